@@ -1,0 +1,55 @@
+"""`mpreg …`: one module a command group, imported only when its command runs.
+
+Exit codes: 0 done, 1 the operation failed (the error is on stderr), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import rich_click as click
+
+from mpreg.errors import MpregError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # command: (module in mpreg.cli that defines a click command of that name, one line of help)
+}
+
+
+class _Lazy(click.RichGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"mpreg.cli.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands comes from the table, so `mpreg --help` imports none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mpreg")
+def cli() -> None:
+    """Call functions wherever they live, publish, queue, cache, lock and match."""
+
+
+def main() -> None:
+    """The entry point. An `MpregError` is one line on stderr (or one JSON object with --json) and exit code 1."""
+    try:
+        cli(prog_name="mpreg")
+    except MpregError as error:
+        if "--json" in sys.argv:
+            body = {"error": {"code": error.code, "message": error.message, "details": error.details}}
+            print(json.dumps(body, default=str), file=sys.stderr)
+        else:
+            print(f"mpreg: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,170 @@
+"""Every error that MPREG raises or puts on the wire: one tree, one table of codes.
+
+    MpregError
+    ├── TransportError      TRANSPORT_*    links: refused, lost, closed
+    ├── AuthError           AUTH_*         who is it
+    ├── PermissionDenied    PERMISSION_*   may they
+    ├── ProtocolError       PROTOCOL_*     a message that can't be read
+    ├── TimedOut            TIMEOUT_*      a deadline has passed
+    ├── ResourceError       RESOURCE_*     a limit is reached
+    ├── RpcError            RPC_*          functions and requests
+    ├── PubSubError         PUBSUB_*       topics and subscriptions
+    ├── QueueError          QUEUE_*        queues
+    ├── CacheError          CACHE_*        the cache
+    ├── ClusterError        CLUSTER_*      the nodes of one cluster
+    ├── FederationError     FEDERATION_*   between clusters
+    ├── StoreError          STORE_*        Valkey or Redis
+    └── KeyspaceError       KEYSPACE_*     declared keys
+
+An error says three things a caller can act on: `code`, whether a repeat may help (`retryable`), and whether
+the operation may have had an effect (`state_changed`: False, True, or None when nobody can know).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+
+class MpregError(Exception):
+    """The root. `details` are the fields that a program reads; `str(error)` is for people."""
+
+    prefix: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        type: str | None = None,
+        retryable: bool | None = None,
+        state_changed: bool | None = False,
+        **details: Any,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.type = type or self.__class__.__name__
+        self.details = details
+        known = CODES.get(code)
+        self.retryable = retryable if retryable is not None else bool(known and known.retryable)
+        self.state_changed = state_changed
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.code!r}, {self.message!r}, {self.details!r})"
+
+
+class TransportError(MpregError):
+    prefix = "TRANSPORT_"
+
+
+class AuthError(MpregError):
+    prefix = "AUTH_"
+
+
+class PermissionDenied(MpregError):
+    prefix = "PERMISSION_"
+
+
+class ProtocolError(MpregError):
+    prefix = "PROTOCOL_"
+
+
+class TimedOut(MpregError):
+    prefix = "TIMEOUT_"
+
+
+class ResourceError(MpregError):
+    prefix = "RESOURCE_"
+
+
+class RpcError(MpregError):
+    prefix = "RPC_"
+
+
+class PubSubError(MpregError):
+    prefix = "PUBSUB_"
+
+
+class QueueError(MpregError):
+    prefix = "QUEUE_"
+
+
+class CacheError(MpregError):
+    prefix = "CACHE_"
+
+
+class ClusterError(MpregError):
+    prefix = "CLUSTER_"
+
+
+class FederationError(MpregError):
+    prefix = "FEDERATION_"
+
+
+class StoreError(MpregError):
+    prefix = "STORE_"
+
+
+class KeyspaceError(MpregError):
+    prefix = "KEYSPACE_"
+
+
+class Code(NamedTuple):
+    """What a wire code means, and whether the same request may succeed later."""
+
+    retryable: bool
+    meaning: str
+
+
+CODES: dict[str, Code] = {
+    "TRANSPORT_CONNECTION_REFUSED": Code(True, "Nothing accepts connections at that address."),
+    "TRANSPORT_CONNECTION_LOST": Code(True, "The link broke before the answer came."),
+    "TRANSPORT_CIRCUIT_OPEN": Code(True, "The peer failed too often; it is tried again after a pause."),
+    "TRANSPORT_CLOSED": Code(False, "This side has closed the link."),
+    "TRANSPORT_TLS": Code(False, "The TLS handshake failed or a certificate file is unusable."),
+    "TRANSPORT_INVALID_URL": Code(False, "The address can't be read."),
+    "PROTOCOL_INVALID_FRAME": Code(False, "The frame is neither JSON nor MessagePack."),
+    "PROTOCOL_INVALID_MESSAGE": Code(False, "A field is missing or has the wrong type; `path` names it."),
+    "PROTOCOL_UNKNOWN_ROLE": Code(False, "No message has this role, type or what."),
+    "PROTOCOL_UNSUPPORTED_VERSION": Code(False, "Another major version of the protocol."),
+    "PROTOCOL_UNEXPECTED_MESSAGE": Code(False, "A known message, but not from this side of this link."),
+    "PROTOCOL_FRAMING_LOST": Code(False, "The byte stream can't be split into frames any more."),
+    "TIMEOUT_EXCEEDED": Code(True, "The request's timeout ran out."),
+    "TIMEOUT_CONNECT": Code(True, "No connection within the time allowed."),
+    "RESOURCE_FRAME_TOO_LARGE": Code(False, "A single frame over the limit; stream it in chunks."),
+    "RESOURCE_MESSAGE_TOO_LARGE": Code(False, "A message over the limit of a streamed message."),
+    "RESOURCE_SLOW_CONSUMER": Code(True, "The peer reads too slowly; its link was closed."),
+    "RESOURCE_EXHAUSTED": Code(True, "As many requests as allowed are running or waiting."),
+    "RESOURCE_SHUTTING_DOWN": Code(True, "The node is stopping and takes no new work."),
+    "RPC_FUNCTION_NOT_FOUND": Code(False, "No node has this function."),
+    "RPC_RESOURCE_NOT_FOUND": Code(False, "The function exists, but not with these resources."),
+    "RPC_INVALID_ARGUMENT": Code(False, "An argument does not fit the function; `path` names it."),
+    "RPC_INVALID_REQUEST": Code(False, "The request as a whole can't be planned."),
+    "RPC_CYCLE": Code(False, "The commands refer to each other in a circle."),
+    "RPC_REFERENCE_NOT_FOUND": Code(False, "A reference names something that the result does not have."),
+    "RPC_UNENCODABLE_RESULT": Code(False, "The function returned something that has no encoding."),
+    "RPC_FUNCTION_FAILED": Code(False, "The function raised; `type` and `message` are its own."),
+    "RPC_CANCELLED": Code(False, "The caller cancelled the request."),
+    "STORE_UNAVAILABLE": Code(True, "The store can't be reached."),
+    "STORE_CONNECTION_LOST": Code(True, "The link to the store broke while the command was under way."),
+    "STORE_INVALID_URL": Code(False, "The store's address can't be read; `part` names what is wrong."),
+    "STORE_AUTH": Code(False, "The store refused user or password."),
+    "STORE_REPLY": Code(False, "The store answered with an error."),
+}
+
+
+def _classes() -> dict[str, type[MpregError]]:
+    return {cls.prefix: cls for cls in MpregError.__subclasses__()}
+
+
+def from_wire(code: str, message: str, type: str | None = None, details: dict[str, Any] | None = None) -> MpregError:
+    """The exception for an error that came over the wire; an unknown category is a plain `MpregError`."""
+    cls = _classes().get(code.partition("_")[0] + "_", MpregError)
+    fields = {k: v for k, v in (details or {}).items() if k not in _RESERVED}
+    return cls(code, message, type=type, **fields)
+
+
+_RESERVED = frozenset({"code", "message", "type", "retryable", "state_changed", "self"})
