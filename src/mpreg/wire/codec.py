@@ -1,0 +1,208 @@
+"""Bytes to message and back: the one place that knows which structs are messages. One decode a frame.
+
+`decode` raises `ProtocolError` and nothing else, whatever the bytes are.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from mpreg.errors import MpregError, ProtocolError, RpcError
+from mpreg.wire import error, lifecycle, pubsub, rpc
+from mpreg.wire.encoding import Encoding
+from mpreg.wire.message import Message, RoleMessage, TypeMessage, WhatMessage, is_supported
+
+FAMILIES: Final[dict[str, tuple[type[Message], ...]]] = {
+    "role": (
+        rpc.Rpc,
+        rpc.RpcResponse,
+        rpc.RpcCancel,
+        rpc.InternalRpc,
+        rpc.InternalAnswer,
+        error.ErrorResponse,
+        *pubsub.MESSAGES,
+    ),
+    "type": (),
+    "what": (lifecycle.Hello, lifecycle.Goodbye),
+}
+"""Every message by the field that tells it."""
+
+MESSAGES: Final[tuple[type[Message], ...]] = tuple(cls for family in FAMILIES.values() for cls in family)
+
+
+class _Codec:
+    """One encoding: an encoder, a decoder a family, and how to see the family in the first bytes."""
+
+    def __init__(self, module: Any, first_key: dict[bytes, str], first_key_at: int) -> None:
+        self.encode = module.Encoder(enc_hook=_refuse).encode
+        self.decoders = {
+            family: module.Decoder(reduce(or_, classes)).decode for family, classes in FAMILIES.items() if classes
+        }
+        self.any = module.Decoder()
+        self.envelope = module.Decoder(_Envelope)
+        self.first_key = {key: family for key, family in first_key.items() if family in self.decoders}
+        self.at = slice(first_key_at, first_key_at + len(next(iter(first_key))))
+
+    def decode(self, message: bytes) -> Message:
+        family = self.first_key.get(message[self.at], "role")
+        try:
+            decoded: Message = self.decoders[family](message)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+            return self.decode_slowly(message, problem)
+        if decoded.version is not msgspec.UNSET and not is_supported(decoded.version):
+            raise _unsupported(decoded.version)
+        return decoded
+
+    def decode_slowly(self, message: bytes, problem: Exception) -> Message:
+        """The first key was not the one that tells the family, or the message is wrong: find out which."""
+        try:
+            envelope = self.envelope.decode(message)
+        except msgspec.ValidationError as not_an_object:
+            raise _invalid(not_an_object) from None
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as unreadable:
+            raise _unreadable(unreadable) from None
+        if isinstance(envelope.version, str) and not is_supported(envelope.version):
+            raise _unsupported(envelope.version)
+        family = next((name for name in FAMILIES if getattr(envelope, name) is not msgspec.UNSET), None)
+        if family is None:
+            raise ProtocolError(
+                "PROTOCOL_INVALID_MESSAGE", "A message needs a `role`, a `type` or a `what`", path="$.role"
+            )
+        tag = getattr(envelope, family)
+        if not isinstance(tag, str):
+            raise ProtocolError("PROTOCOL_INVALID_MESSAGE", f"`{family}` must be a string", path=f"$.{family}")
+        if tag not in _TAGS[family]:
+            raise ProtocolError(
+                "PROTOCOL_UNKNOWN_ROLE", f"No message has the {family} {tag[:64]!r}", path=f"$.{family}"
+            )
+        try:
+            decoded: Message = self.decoders[family](message)
+        except msgspec.ValidationError as invalid:
+            raise _invalid(invalid) from None
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as unreadable:
+            raise _unreadable(unreadable) from None
+        return decoded
+
+
+class _Envelope(msgspec.Struct):
+    u: Any = None
+    version: Any = None
+    role: Any = msgspec.UNSET
+    type: Any = msgspec.UNSET
+    what: Any = msgspec.UNSET
+
+
+_TAGS: Final = {name: {cls.__struct_config__.tag for cls in classes} for name, classes in FAMILIES.items()}
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} has no encoding")
+
+
+_CODECS: Final[dict[Encoding, _Codec]] = {
+    Encoding.JSON: _Codec(msgspec.json, {b'{"role"': "role", b'{"type"': "type", b'{"what"': "what"}, 0),
+    Encoding.MSGPACK: _Codec(msgspec.msgpack, {b"\xa4role": "role", b"\xa4type": "type", b"\xa4what": "what"}, 1),
+}
+_JSON: Final = _CODECS[Encoding.JSON]
+_MSGPACK: Final = _CODECS[Encoding.MSGPACK]
+
+
+def decode(message: bytes, encoding: Encoding) -> Message:
+    """The message in these bytes, or a `ProtocolError` with the path of the field that is wrong (R-W3)."""
+    return (_JSON if encoding is Encoding.JSON else _MSGPACK).decode(message)
+
+
+def encode(message: Message, encoding: Encoding) -> bytes:
+    data: bytes = (_JSON if encoding is Encoding.JSON else _MSGPACK).encode(message)
+    return data
+
+
+def read_u(message: bytes, encoding: Encoding) -> str | None:
+    """The correlation id of a message that could not be decoded, if that much can be read."""
+    try:
+        u = _CODECS[encoding].envelope.decode(message).u
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return u if isinstance(u, str) else None
+
+
+NULL: Final = {Encoding.JSON: Raw(b"null"), Encoding.MSGPACK: Raw(b"\xc0")}
+
+
+def encode_value(value: Any, encoding: Encoding) -> Raw:
+    """A result, an argument or a payload; `RPC_UNENCODABLE_RESULT` if it has no encoding."""
+    try:
+        return Raw((_JSON if encoding is Encoding.JSON else _MSGPACK).encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise RpcError("RPC_UNENCODABLE_RESULT", f"The value can't be encoded: {problem}") from None
+
+
+def decode_value(value: Raw | bytes, encoding: Encoding) -> Any:
+    """A raw value as plain Python data."""
+    try:
+        return (_JSON if encoding is Encoding.JSON else _MSGPACK).any.decode(value)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise _unreadable(problem) from None
+
+
+def transcode(value: Raw, source: Encoding, target: Encoding) -> Raw:
+    """The same value in another encoding; the bytes themselves if it is the same one."""
+    return value if source is target else encode_value(decode_value(value, source), target)
+
+
+_PATH = re.compile(r" - at `(?P<path>[^`]*)`$")
+_MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
+
+
+def path_of(problem: msgspec.ValidationError) -> tuple[str, str]:
+    """What msgspec says of an invalid value: its text without the path, and the path of the field."""
+    text = str(problem)
+    found = _PATH.search(text)
+    path = found["path"] if found else "$"
+    missing = _MISSING.search(text)
+    if missing:
+        path += "." + missing["field"]
+    return text[: found.start()] if found else text, path
+
+
+def _invalid(problem: msgspec.ValidationError) -> MpregError:
+    text, path = path_of(problem)
+    return ProtocolError("PROTOCOL_INVALID_MESSAGE", f"{text} at {path}", path=path)
+
+
+def _unreadable(problem: Exception) -> MpregError:
+    if isinstance(problem, RecursionError):
+        return ProtocolError("PROTOCOL_INVALID_FRAME", "The message is nested too deeply")
+    if isinstance(problem, UnicodeDecodeError):
+        return ProtocolError("PROTOCOL_INVALID_FRAME", "The text is not valid UTF-8")
+    return ProtocolError("PROTOCOL_INVALID_FRAME", f"The frame can't be read: {problem}")
+
+
+def _unsupported(version: str) -> MpregError:
+    return ProtocolError(
+        "PROTOCOL_UNSUPPORTED_VERSION", f"Version {version[:32]!r} is not supported; this is 2.0", path="$.version"
+    )
+
+
+__all__ = [
+    "FAMILIES",
+    "MESSAGES",
+    "NULL",
+    "Message",
+    "RoleMessage",
+    "TypeMessage",
+    "WhatMessage",
+    "decode",
+    "decode_value",
+    "encode",
+    "encode_value",
+    "path_of",
+    "read_u",
+    "transcode",
+]
