@@ -153,6 +153,23 @@ CODES: dict[str, Code] = {
     "STORE_INVALID_URL": Code(False, "The store's address can't be read; `part` names what is wrong."),
     "STORE_AUTH": Code(False, "The store refused user or password."),
     "STORE_REPLY": Code(False, "The store answered with an error."),
+    "STORE_CLOSED": Code(False, "This side has closed the store."),
+    "STORE_BUSY": Code(True, "As many commands or bytes as allowed are waiting for this store."),
+    "STORE_INVALID_COMMAND": Code(False, "The command can't be sent like this; nothing was sent."),
+    "STORE_TLS": Code(False, "TLS with the store failed, or one side speaks TLS and the other does not."),
+    "STORE_PROTOCOL": Code(False, "What answers is not a Valkey or Redis server."),
+    "STORE_UNSUPPORTED_VERSION": Code(False, "The server is older than the oldest that works."),
+    "STORE_NOT_PERMITTED": Code(False, "The user may not run this command or touch this key or channel."),
+    "STORE_WRONG_TYPE": Code(False, "The key holds a value of another type."),
+    "STORE_OUT_OF_MEMORY": Code(True, "The store is at its maxmemory and takes no more."),
+    "STORE_READ_ONLY": Code(True, "The server is a replica, or has too few replicas to take writes."),
+    "STORE_LOADING": Code(True, "The server is loading its data."),
+    "STORE_SCRIPT_BUSY": Code(True, "The server is busy with a script that runs too long."),
+    "STORE_SCRIPT_FAILED": Code(False, "A script stopped with an error; what it wrote before stays."),
+    "STORE_CANNOT_PERSIST": Code(True, "The store can't write to its disk and refuses writes."),
+    "STORE_CROSS_SLOT": Code(False, "The keys of one command are in several slots; `slots` names them."),
+    "STORE_CLUSTER_DOWN": Code(True, "The cluster does not serve this slot at the moment."),
+    "STORE_REDIRECTED": Code(True, "The slot moves; the command was redirected too often."),
 }
 
 
