@@ -170,6 +170,20 @@ CODES: dict[str, Code] = {
     "STORE_CROSS_SLOT": Code(False, "The keys of one command are in several slots; `slots` names them."),
     "STORE_CLUSTER_DOWN": Code(True, "The cluster does not serve this slot at the moment."),
     "STORE_REDIRECTED": Code(True, "The slot moves; the command was redirected too often."),
+    "KEYSPACE_INVALID_PATTERN": Code(False, "A key pattern can't be read, or could be read back in two ways."),
+    "KEYSPACE_INVALID_DECLARATION": Code(False, "The declaration of a key contradicts itself; `field` names what."),
+    "KEYSPACE_AMBIGUOUS": Code(False, "Two declarations share a key; `example` is one."),
+    "KEYSPACE_INVALID_VALUE": Code(False, "A value does not fit a key's placeholder; `field` names it."),
+    "KEYSPACE_UNENCODABLE": Code(False, "A value does not fit the declared codec or fields."),
+    "KEYSPACE_UNDECODABLE": Code(False, "What is stored under a key does not fit its declaration."),
+    "KEYSPACE_INVALID_TTL": Code(False, "A TTL outside what the declaration allows."),
+    "KEYSPACE_INVALID_SCHEMA": Code(False, "A schema can't be read; `path` names the place."),
+    "KEYSPACE_SCHEMA_NOT_FOUND": Code(False, "No schema under this file or module name."),
+    "KEYSPACE_INVALID_QUERY": Code(False, "A lookup or an option of a tool can't be understood."),
+    "KEYSPACE_BACKUP_CORRUPT": Code(False, "A backup is truncated or was edited; nothing was written."),
+    "KEYSPACE_RESTORE_EXISTS": Code(False, "Keys of the backup exist already; nothing was written."),
+    "KEYSPACE_RESTORE_FAILED": Code(False, "The store refused a record; `done` says how many were restored before."),
+    "KEYSPACE_PURGE_REFUSED": Code(False, "A purge that would delete too much; nothing was deleted."),
 }
 
 
