@@ -48,6 +48,7 @@ class MpregError(Exception):
         known = CODES.get(code)
         self.retryable = retryable if retryable is not None else bool(known and known.retryable)
         self.state_changed = state_changed
+        self.traceback: str | None = None  # of a function that raised, on a node that runs with debug = true
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
@@ -131,6 +132,7 @@ CODES: dict[str, Code] = {
     "PROTOCOL_UNKNOWN_ROLE": Code(False, "No message has this role, type or what."),
     "PROTOCOL_UNSUPPORTED_VERSION": Code(False, "Another major version of the protocol."),
     "PROTOCOL_UNEXPECTED_MESSAGE": Code(False, "A known message, but not from this side of this link."),
+    "PROTOCOL_INTERNAL_ERROR": Code(False, "The node failed to handle the message; its log says why."),
     "PROTOCOL_FRAMING_LOST": Code(False, "The byte stream can't be split into frames any more."),
     "TIMEOUT_EXCEEDED": Code(True, "The request's timeout ran out."),
     "TIMEOUT_CONNECT": Code(True, "No connection within the time allowed."),
@@ -147,6 +149,7 @@ CODES: dict[str, Code] = {
     "RPC_REFERENCE_NOT_FOUND": Code(False, "A reference names something that the result does not have."),
     "RPC_UNENCODABLE_RESULT": Code(False, "The function returned something that has no encoding."),
     "RPC_FUNCTION_FAILED": Code(False, "The function raised; `type` and `message` are its own."),
+    "RPC_INVALID_RESULT": Code(False, "The result is not of the type that the caller asked for; `path` names where."),
     "RPC_CANCELLED": Code(False, "The caller cancelled the request."),
     "STORE_UNAVAILABLE": Code(True, "The store can't be reached."),
     "STORE_CONNECTION_LOST": Code(True, "The link to the store broke while the command was under way."),

@@ -34,7 +34,7 @@ class ErrorResponse(RoleMessage, frozen=True, tag="error-response"):
     u: str | UnsetType = UNSET
 
 
-def error_body(error: MpregError, *, command: str | None = None, traceback: str | None = None) -> ErrorBody:
+def error_body(error: MpregError, command: str | None = None) -> ErrorBody:
     return ErrorBody(
         type=error.type,
         code=error.code,
@@ -42,7 +42,7 @@ def error_body(error: MpregError, *, command: str | None = None, traceback: str 
         details=error.details or UNSET,
         retryable=error.retryable,
         command=UNSET if command is None else command,
-        traceback=UNSET if traceback is None else traceback,
+        traceback=UNSET if error.traceback is None else error.traceback,
     )
 
 
@@ -56,9 +56,9 @@ def to_exception(body: ErrorBody) -> MpregError:
     details = {} if body.details is UNSET else dict(body.details)
     if body.command is not UNSET:
         details["command"] = body.command
-    if body.traceback is not UNSET:
-        details["traceback"] = body.traceback
     error = errors.from_wire(body.code, body.message, type=body.type, details=details)
+    if body.traceback is not UNSET:
+        error.traceback = body.traceback
     if body.retryable is not UNSET:
         error.retryable = body.retryable
     return error

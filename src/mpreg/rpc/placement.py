@@ -1,0 +1,48 @@
+"""Where a command runs. This node's own functions here; a cluster places commands on other nodes the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from mpreg.rpc.execution import LocalFunction
+from mpreg.rpc.registry import Function, Registry
+from mpreg.rpc.threads import Threads
+from mpreg.wire.encoding import Encoding
+from mpreg.wire.rpc import Command
+
+
+class Provider(Protocol):
+    """Who runs one command. Both ways raise `MpregError` and nothing else, but for `CancelledError`."""
+
+    async def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Raw:
+        """The command as it came; its result in the same encoding."""
+
+    async def call_plain(
+        self, command: Command, args: list[Any], kwargs: dict[str, Any], encoding: Encoding, timeout_s: float
+    ) -> Any:
+        """The command with its references resolved; its result as plain data."""
+
+
+class Placement(Protocol):
+    def place(self, fun: str, locs: Sequence[str]) -> Provider:
+        """Raises `RPC_FUNCTION_NOT_FOUND` or `RPC_RESOURCE_NOT_FOUND` at once (R-R4)."""
+
+
+class LocalPlacement:
+    """Only this node."""
+
+    def __init__(self, registry: Registry, threads: Threads, debug: bool = False) -> None:
+        self._registry = registry
+        self._threads = threads
+        self._debug = debug
+        self._providers: dict[Function, LocalFunction] = {}
+
+    def place(self, fun: str, locs: Sequence[str]) -> Provider:
+        function = self._registry.find(fun, locs)
+        provider = self._providers.get(function)
+        if provider is None:
+            provider = self._providers[function] = LocalFunction(function, self._threads, self._debug)
+        return provider

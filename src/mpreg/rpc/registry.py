@@ -1,0 +1,101 @@
+"""The functions that this node offers, by name and by the resources that they declare."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from mpreg.errors import RpcError
+from mpreg.rpc.signature import Signature
+
+NAME_BYTES_MAX = 256
+FUNCTIONS_MAX = 100_000
+
+
+class Function:
+    """One registered callable."""
+
+    __slots__ = ("call", "doc", "idempotent", "is_async", "locs", "name", "signature")
+
+    def __init__(self, name: str, call: Callable[..., Any], locs: frozenset[str], idempotent: bool) -> None:
+        self.name = name
+        self.call = call
+        self.locs = locs
+        self.idempotent = idempotent
+        self.is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
+        self.doc = inspect.getdoc(call) or ""
+        self.signature = Signature(call)
+
+    def describe(self) -> dict[str, Any]:
+        """What `mpreg.functions` says of it."""
+        return {
+            "name": self.name,
+            "doc": self.doc,
+            "resources": sorted(self.locs),
+            "idempotent": self.idempotent,
+            **self.signature.schema(),
+        }
+
+
+class Registry:
+    """One name may stand for several functions, as long as they declare different resources."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, list[Function]] = {}
+
+    def add(
+        self, call: Callable[..., Any], name: str | None = None, locs: Iterable[str] = (), idempotent: bool = False
+    ) -> Function:
+        """Raises `ValueError` for a name that is taken or can't be one, and for what can't be called remotely."""
+        chosen: str = name or getattr(call, "__name__", "")
+        _check_name(chosen)
+        if isinstance(locs, str):
+            raise ValueError("locs: a list of resources, not one string")
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            raise ValueError(f"{chosen}: a generator can't be called remotely; return a list")
+        if not callable(call):
+            raise ValueError(f"{chosen}: not callable")
+        function = Function(chosen, call, frozenset(locs), idempotent)
+        same = self._functions.setdefault(chosen, [])
+        if any(other.locs == function.locs for other in same):
+            raise ValueError(f"{chosen}: already registered with the resources {sorted(function.locs)}")
+        if len(self._functions) > FUNCTIONS_MAX:
+            raise ValueError(f"more than {FUNCTIONS_MAX} functions")
+        same.append(function)
+        return function
+
+    def find(self, name: str, locs: Iterable[str]) -> Function:
+        """The function with this name whose resources include `locs` (R-R4)."""
+        same = self._functions.get(name)
+        if not same:
+            raise RpcError(
+                "RPC_FUNCTION_NOT_FOUND", f"No function {name[:NAME_BYTES_MAX]!r}", function=name[:NAME_BYTES_MAX]
+            )
+        if not locs:
+            return same[0]
+        wanted = frozenset(locs)
+        for function in same:
+            if wanted <= function.locs:
+                return function
+        raise RpcError(
+            "RPC_RESOURCE_NOT_FOUND",
+            f"No function {name!r} has the resources {sorted(wanted)}",
+            function=name,
+            locs=sorted(wanted),
+        )
+
+    def __iter__(self) -> Iterator[Function]:
+        return (function for same in self._functions.values() for function in same)
+
+    def __len__(self) -> int:
+        return sum(len(same) for same in self._functions.values())
+
+
+def _check_name(name: str) -> None:
+    if not name or name == "<lambda>":
+        raise ValueError("A function needs a name")
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise ValueError(f"{name[:40]}…: a name has at most {NAME_BYTES_MAX} bytes")
+    if any(ch.isspace() or not ch.isprintable() for ch in name):
+        raise ValueError(f"{name!r}: a name has no white space or control characters")
