@@ -48,7 +48,7 @@ class Registry:
         self, call: Callable[..., Any], name: str | None = None, locs: Iterable[str] = (), idempotent: bool = False
     ) -> Function:
         """Raises `ValueError` for a name that is taken or can't be one, and for what can't be called remotely."""
-        chosen: str = name or getattr(call, "__name__", "")
+        chosen: str = name or str(getattr(call, "__name__", ""))
         _check_name(chosen)
         if isinstance(locs, str):
             raise ValueError("locs: a list of resources, not one string")
