@@ -1,6 +1,6 @@
 """Functions: who offers them, in what order the commands of a request run, where, and how each is answered."""
 
-from mpreg.rpc.deadlines import Deadline, Deadlines
+from mpreg.deadlines import Deadline, Deadlines
 from mpreg.rpc.placement import LocalPlacement, Placement, Provider
 from mpreg.rpc.registry import Function, Registry
 from mpreg.rpc.service import RpcLimits, RpcService

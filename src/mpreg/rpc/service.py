@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
+from mpreg.deadlines import Deadline, Deadlines
 from mpreg.errors import MpregError, ProtocolError, ResourceError, RpcError, TimedOut
-from mpreg.rpc.deadlines import Deadline, Deadlines
 from mpreg.rpc.placement import Placement
 from mpreg.rpc.plan import Call, Plan
 from mpreg.rpc.statistics import RpcStatistics
