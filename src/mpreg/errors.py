@@ -113,6 +113,10 @@ class KeyspaceError(MpregError):
     prefix = "KEYSPACE_"
 
 
+class ConfigError(MpregError):
+    prefix = "CONFIG_"
+
+
 class Code(NamedTuple):
     """What a wire code means, and whether the same request may succeed later."""
 
@@ -151,6 +155,9 @@ CODES: dict[str, Code] = {
     "RPC_FUNCTION_FAILED": Code(False, "The function raised; `type` and `message` are its own."),
     "RPC_INVALID_RESULT": Code(False, "The result is not of the type that the caller asked for; `path` names where."),
     "RPC_CANCELLED": Code(False, "The caller cancelled the request."),
+    "CONFIG_UNREADABLE": Code(False, "A settings file can't be read; `file` names it."),
+    "CONFIG_INVALID": Code(False, "A setting is unknown or out of range; `setting` names it."),
+    "CONFIG_APP": Code(False, "The program to serve can't be loaded, or has no node."),
     "STORE_UNAVAILABLE": Code(True, "The store can't be reached."),
     "STORE_CONNECTION_LOST": Code(True, "The link to the store broke while the command was under way."),
     "STORE_INVALID_URL": Code(False, "The store's address can't be read; `part` names what is wrong."),
