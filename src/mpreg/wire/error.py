@@ -21,6 +21,8 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     details: dict[str, Any] | UnsetType = UNSET
     retryable: bool | UnsetType = UNSET
+    state_changed: bool | None | UnsetType = UNSET
+    """Whether the request had an effect; null or absent if nobody can know."""
     command: str | UnsetType = UNSET
     """The command of an RPC request that failed (R-R3)."""
     traceback: str | UnsetType = UNSET
@@ -41,6 +43,7 @@ def error_body(error: MpregError, command: str | None = None) -> ErrorBody:
         message=error.message,
         details=error.details or UNSET,
         retryable=error.retryable,
+        state_changed=error.state_changed,
         command=UNSET if command is None else command,
         traceback=UNSET if error.traceback is None else error.traceback,
     )
@@ -61,4 +64,5 @@ def to_exception(body: ErrorBody) -> MpregError:
         error.traceback = body.traceback
     if body.retryable is not UNSET:
         error.retryable = body.retryable
+    error.state_changed = None if body.state_changed is UNSET else body.state_changed
     return error
