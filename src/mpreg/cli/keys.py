@@ -1,0 +1,48 @@
+"""`mpreg keys …`: look at, check and keep the keys of any Valkey or Redis whose keys are declared.
+
+One module a subcommand (`keys_<name>.py`, whose click command is called `command`), imported only when it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import rich_click as click
+
+from mpreg.cli.keys_options import Chosen
+
+SUBCOMMANDS: dict[str, tuple[str, str]] = {
+    # subcommand: (module in mpreg.cli, one line of help)
+    "ls": ("keys_ls", "The families of keys as a tree: how many, how much memory, how long they live."),
+    "get": ("keys_get", "One key, decoded as it is declared."),
+    "find": ("keys_find", "Everything that belongs to one thing: `mpreg keys find 'issue 123'`."),
+    "lint": ("keys_lint", "What in the store contradicts the declarations; exit code 1 if anything does."),
+    "stats": ("keys_stats", "Memory of each family, from a sample, with the error of the estimate."),
+    "watch": ("keys_watch", "Changes of keys as they happen."),
+    "docs": ("keys_docs", "The declarations as Markdown, JSON, or a schema file for other languages."),
+}
+
+
+class _Lazy(click.RichGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        command = importlib.import_module(f"mpreg.cli.{SUBCOMMANDS[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in SUBCOMMANDS.items()])
+
+
+@click.group(cls=_Lazy)
+@click.option("--store", envvar="MPREG_STORE", metavar="URL", help="valkey://…, unix://…, valkey+cluster://…")
+@click.option("--schema", multiple=True, metavar="FILE_OR_MODULE", help="What declares the keys; several are joined.")
+@click.pass_context
+def keys(ctx: click.Context, store: str | None, schema: tuple[str, ...]) -> None:
+    """Look at, check and keep declared keys. No command here blocks the server: never KEYS, FLUSH or an unbounded read."""
+    ctx.obj = Chosen(store, schema)
