@@ -14,7 +14,9 @@
     ├── ClusterError        CLUSTER_*      the nodes of one cluster
     ├── FederationError     FEDERATION_*   between clusters
     ├── StoreError          STORE_*        Valkey or Redis
-    └── KeyspaceError       KEYSPACE_*     declared keys
+    ├── KeyspaceError       KEYSPACE_*     declared keys
+    ├── MufError            MUF_*          requests and replies as plain keys
+    └── ConfigError         CONFIG_*       settings and the program to serve
 
 An error says three things a caller can act on: `code`, whether a repeat may help (`retryable`), and whether
 the operation may have had an effect (`state_changed`: False, True, or None when nobody can know).
@@ -113,6 +115,10 @@ class KeyspaceError(MpregError):
     prefix = "KEYSPACE_"
 
 
+class MufError(MpregError):
+    prefix = "MUF_"
+
+
 class ConfigError(MpregError):
     prefix = "CONFIG_"
 
@@ -155,6 +161,11 @@ CODES: dict[str, Code] = {
     "RPC_FUNCTION_FAILED": Code(False, "The function raised; `type` and `message` are its own."),
     "RPC_INVALID_RESULT": Code(False, "The result is not of the type that the caller asked for; `path` names where."),
     "RPC_CANCELLED": Code(False, "The caller cancelled the request."),
+    "MUF_TIMEOUT": Code(True, "No answer came in time; the request may have been run."),
+    "MUF_REMOTE": Code(False, "The backend answered with ERR; `payload` is what it said."),
+    "MUF_CONNECTION_LOST": Code(True, "The store went away, or the unit was closed, before the answer came."),
+    "MUF_ID_IN_USE": Code(False, "A request, or an answer, of this id is there already."),
+    "MUF_BUSY": Code(True, "As many calls as allowed are waiting for their answers."),
     "CONFIG_UNREADABLE": Code(False, "A settings file can't be read; `file` names it."),
     "CONFIG_INVALID": Code(False, "A setting is unknown or out of range; `setting` names it."),
     "CONFIG_APP": Code(False, "The program to serve can't be loaded, or has no node."),
@@ -202,6 +213,8 @@ CODES: dict[str, Code] = {
     "KEYSPACE_SCHEMA_NOT_FOUND": Code(False, "No schema under this file or module name."),
     "KEYSPACE_INVALID_QUERY": Code(False, "A lookup or an option of a tool can't be understood."),
     "KEYSPACE_BACKUP_CORRUPT": Code(False, "A backup is truncated or was edited; nothing was written."),
+    "KEYSPACE_BACKUP_VERSION": Code(False, "The server can't read the payloads of this backup; nothing was written."),
+    "KEYSPACE_FILE": Code(False, "A file of a tool can't be read or written; `file` names it."),
     "KEYSPACE_RESTORE_EXISTS": Code(False, "Keys of the backup exist already; nothing was written."),
     "KEYSPACE_RESTORE_FAILED": Code(False, "The store refused a record; `done` says how many were restored before."),
     "KEYSPACE_PURGE_REFUSED": Code(False, "A purge that would delete too much; nothing was deleted."),
