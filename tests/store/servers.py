@@ -313,6 +313,27 @@ class Sentinels:
         return self.primary()
 
 
+class StoreServers:
+    """What the fixture `store_servers` hands out: a server or a cluster; `kind` is valkey, redis7 or cluster."""
+
+    def __init__(self, kind: str, made: Server | Cluster) -> None:
+        self.kind = kind
+        self.made = made
+
+    @property
+    def url(self) -> str:
+        return self.made.url
+
+    @property
+    def primaries(self) -> list[Server]:
+        return self.made.primaries if isinstance(self.made, Cluster) else [self.made]
+
+    def empty(self) -> None:
+        for server in self.primaries:
+            server.call("FLUSHALL")
+            server.call("SCRIPT", "FLUSH")
+
+
 @contextlib.contextmanager
 def valkey(
     *, tcp: bool = False, durability: str = "memory", password: str | None = None, options: Sequence[str] = ()

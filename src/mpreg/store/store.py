@@ -1,0 +1,136 @@
+"""The store that all of MPREG uses: one server, a primary behind sentinels, or a cluster, behind the same few verbs.
+
+    store = await connect("valkey://127.0.0.1/0")
+    await store.command("SET", "greeting", "hello")
+    value = await store.send("GET", "greeting")        # a future: no coroutine on the hot path
+    await store.close()
+
+Keys and values are bytes; a str is sent as UTF-8, an int or float in its shortest decimal form. How calls fail, and
+what that says about whether they have run: server_link.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Self
+
+from msgspec.structs import replace
+
+from mpreg.errors import StoreError
+from mpreg.store.dedicated import Dedicated
+from mpreg.store.dial import Dial, Server, tls_context
+from mpreg.store.hub import Hub, names
+from mpreg.store.limits import StoreLimits
+from mpreg.store.scan import COUNT, scan
+from mpreg.store.server_link import ServerLink
+from mpreg.store.servers import Servers, Single
+from mpreg.store.subscription import Inbox, Subscription
+from mpreg.store.url import Address, StoreUrl
+
+
+async def connect(url: str | StoreUrl, *, name: str = "mpreg", limits: StoreLimits | None = None) -> Store:
+    """A store that is ready for commands, or the StoreError that says why not."""
+    parsed = StoreUrl.parse(url) if isinstance(url, str) else url
+    store = Store(parsed, name=name, limits=limits or StoreLimits())
+    try:
+        await store.open()
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+class Store:
+    def __init__(self, url: StoreUrl, *, name: str, limits: StoreLimits) -> None:
+        self.url = url
+        """Where it is; without any secret when it is printed."""
+        self.limits = limits
+        self._how = Dial(
+            name=name,
+            limits=limits,
+            user=url.user,
+            password=url.password,
+            database=url.database,
+            ssl=tls_context(url.tls) if url.tls is not None else None,
+            server_name=url.tls.server_name if url.tls is not None else None,
+        )
+        self._servers = self._behind(url)
+        self._hub: Hub | None = None
+        self.send = self._servers.send
+        """The hot path: a future, no coroutine; all that is sent in one turn of the loop leaves in one write. Raises at
+        once what is wrong with the call; what the server or the network says comes through the future."""
+        self.command = self._servers.command
+        """As `send`, but waits for room where that refuses with STORE_BUSY."""
+        self.send_script = self._servers.send_script
+        """EVALSHA as `send`; a script that the server does not know (any more) is loaded on the way."""
+        self.script = self._servers.script
+        """As `send_script`, but waits for room."""
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.url)!r})"
+
+    def _behind(self, url: StoreUrl) -> Servers:
+        address = url.addresses[0]
+
+        async def where() -> Address:
+            return address
+
+        return Single(where, self._how)
+
+    async def open(self) -> None:
+        await self._servers.open()
+
+    async def close(self) -> None:
+        """Whatever still waits fails with STORE_CLOSED. May be called again."""
+        await self._servers.close()
+        if self._hub is not None:
+            await self._hub.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def server(self) -> Server:
+        """Name and version of the server (of a cluster: of one of them) as of its last connection."""
+        assert self._servers.server is not None, "not open"
+        return self._servers.server
+
+    def primaries(self) -> list[ServerLink]:
+        """A link to each server that holds keys, for commands that concern one server: INFO, CONFIG, DBSIZE."""
+        return self._servers.primaries()
+
+    def scan(
+        self, match: str | bytes | None = None, *, type: str | None = None, count: int = COUNT
+    ) -> AsyncIterator[list[bytes]]:
+        """Pages of keys of every primary; a key may come twice. `type` is as TYPE says it."""
+        return scan(self._servers, match, type, count)
+
+    def subscribe(self, channels: Iterable[str | bytes] = (), patterns: Iterable[str | bytes] = ()) -> Subscription:
+        """`async with` it; then each channel is acknowledged, and iterating gives every Message published from then
+        on, and a Gap wherever some may be missing. Any number of subscriptions shares one connection."""
+        wanted = names(channels, patterns)
+        if not wanted:
+            raise StoreError("STORE_INVALID_COMMAND", "a subscription needs at least one channel or pattern")
+
+        async def enter(inbox: Inbox) -> None:
+            await self._subscriptions().add(inbox, wanted)
+
+        def leave(inbox: Inbox) -> None:
+            if self._hub is not None:
+                self._hub.remove(inbox, wanted)
+
+        return Subscription(Inbox(self.limits.subscription_messages_max), enter, leave)
+
+    def _subscriptions(self) -> Hub:
+        if self._hub is None:
+            self._hub = Hub(self._servers.where(None), replace(self._how, subscribes=True))
+            self._hub.start()
+        return self._hub
+
+    def dedicated(self, key: str | bytes | None = None) -> Dedicated:
+        """`async with` it: a connection of the caller's own, for commands that block and for transactions. In a
+        cluster it goes to the server of `key`, or to any."""
+        return Dedicated(self._servers.where(key.encode() if isinstance(key, str) else key), self._how)
