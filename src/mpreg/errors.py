@@ -209,6 +209,7 @@ CODES: dict[str, Code] = {
     "KEYSPACE_UNENCODABLE": Code(False, "A value does not fit the declared codec or fields."),
     "KEYSPACE_UNDECODABLE": Code(False, "What is stored under a key does not fit its declaration."),
     "KEYSPACE_INVALID_TTL": Code(False, "A TTL outside what the declaration allows."),
+    "KEYSPACE_TOO_LARGE": Code(False, "More elements than one call takes; read or write them in parts."),
     "KEYSPACE_INVALID_SCHEMA": Code(False, "A schema can't be read; `path` names the place."),
     "KEYSPACE_SCHEMA_NOT_FOUND": Code(False, "No schema under this file or module name."),
     "KEYSPACE_INVALID_QUERY": Code(False, "A lookup or an option of a tool can't be understood."),

@@ -44,5 +44,5 @@ class _Lazy(click.RichGroup):
 @click.option("--schema", multiple=True, metavar="FILE_OR_MODULE", help="What declares the keys; several are joined.")
 @click.pass_context
 def keys(ctx: click.Context, store: str | None, schema: tuple[str, ...]) -> None:
-    """Look at, check and keep declared keys. No command here blocks the server: never KEYS, FLUSH or an unbounded read."""
+    """Look at, check and keep declared keys. Nothing here holds up the server: no KEYS, no FLUSH, no unbounded read."""
     ctx.obj = Chosen(store, schema)

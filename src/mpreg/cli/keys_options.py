@@ -27,9 +27,9 @@ class Chosen(NamedTuple):
 
 
 def store_option(command: F) -> F:
-    return click.option("--store", envvar="MPREG_STORE", metavar="URL", help="valkey://…, unix://…, valkey+cluster://…")(
-        command
-    )
+    return click.option(
+        "--store", envvar="MPREG_STORE", metavar="URL", help="valkey://…, unix://…, valkey+cluster://…"
+    )(command)
 
 
 def schema_option(command: F) -> F:
@@ -49,12 +49,16 @@ def json_option(command: F) -> F:
 
 def rate_option(command: F) -> F:
     return click.option(
-        "--rate", type=click.FloatRange(min=1), metavar="N", help="Look at no more than N keys a second. Default: no limit."
+        "--rate",
+        type=click.FloatRange(min=1),
+        metavar="N",
+        help="Look at no more than N keys a second. Default: no limit.",
     )(command)
 
 
 def _chosen() -> Chosen:
-    found = click.get_current_context().obj
+    context = click.get_current_context()
+    found = context.obj if context is not None else None
     return found if isinstance(found, Chosen) else Chosen()
 
 

@@ -117,7 +117,7 @@ def _struct(shape: dict[str, Any], definitions: dict[str, Any], path: tuple[str,
 def _union(options: list[Any]) -> Any:
     if any(option is Any for option in options):
         return Any
-    union = Union[tuple(options)]  # noqa: UP007  # from a list  # type: ignore[valid-type]
+    union = Union[tuple(options)]  # type: ignore[valid-type]  # noqa: UP007  # from a list
     try:
         msgspec.json.Decoder(union)
     except TypeError:
