@@ -13,6 +13,7 @@ from __future__ import annotations
 from mpreg.store.dedicated import Dedicated
 from mpreg.store.dial import Server
 from mpreg.store.embedded import Embedded
+from mpreg.store.key_events import KeyEvent, KeyEvents
 from mpreg.store.limits import StoreLimits
 from mpreg.store.replies import StoreReplyError
 from mpreg.store.script import Script
@@ -25,6 +26,8 @@ __all__ = [
     "Dedicated",
     "Embedded",
     "Gap",
+    "KeyEvent",
+    "KeyEvents",
     "Message",
     "Script",
     "Server",

@@ -17,7 +17,6 @@ from mpreg.store.subscription import Inbox, Message
 from mpreg.store.url import Address
 
 Name = tuple[Literal["SUBSCRIBE", "PSUBSCRIBE"], bytes]
-Prepare = Callable[[ServerLink], Awaitable[None]]
 
 
 def names(channels: Iterable[str | bytes] = (), patterns: Iterable[str | bytes] = ()) -> frozenset[Name]:
@@ -32,9 +31,12 @@ def _bytes(name: str | bytes) -> bytes:
 
 
 class Hub:
-    def __init__(self, where: Callable[[], Awaitable[Address]], how: Dial, *, prepare: Prepare | None = None) -> None:
-        """`prepare` runs after each reconnect, before the readers hear of it."""
-        self._prepare = prepare
+    def __init__(
+        self, where: Callable[[], Awaitable[Address]], how: Dial, *, again: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """`again` runs after all is subscribed anew, before the readers hear of it."""
+        self._and_then = again
+        self.probe_timeout_s = how.limits.probe_timeout_s
         self._names_max = how.limits.channels_max
         self._readers: dict[Name, set[Inbox]] = {}
         self._acknowledged: set[Inbox] = set()
@@ -65,6 +67,12 @@ class Hub:
                     break
         self._acknowledged.add(inbox)
 
+    def adopt(self, inbox: Inbox, wanted: Iterable[Name]) -> None:
+        """As `add`, before `start` and without waiting: a reader who has begun elsewhere sees a gap when it is done."""
+        for name in wanted:
+            self._readers.setdefault(name, set()).add(inbox)
+        self._acknowledged.add(inbox)
+
     def remove(self, inbox: Inbox, wanted: Iterable[Name]) -> None:
         self._acknowledged.discard(inbox)
         for name in wanted:
@@ -77,13 +85,15 @@ class Hub:
                 if self.link.is_up:
                     silence(self.link.send(b"UNSUBSCRIBE" if name[0] == "SUBSCRIBE" else b"PUNSUBSCRIBE", name[1]))
 
-    async def close(self) -> None:
+    async def close(self, error: StoreError | None = None) -> None:
+        """With an error: the readers get it after what they still have."""
         if self._again is not None:
             self._again.cancel()
             await asyncio.wait([self._again])
         await self.link.close()
         for inbox in {inbox for readers in self._readers.values() for inbox in readers}:
-            inbox.fail(StoreError("STORE_CLOSED", "the store is closed"))
+            if error is not None:
+                inbox.fail(error)
         self._readers.clear()
 
     async def _subscribe(self, wanted: Iterable[Name]) -> None:
@@ -103,9 +113,9 @@ class Hub:
         """One task a connection; the next connection replaces it."""
         known = self._acknowledged.copy()
         try:
-            if self._prepare is not None:
-                await self._prepare(self.link)
             await self._subscribe(list(self._readers))
+            if self._and_then is not None:
+                await self._and_then()
         except StoreError as error:
             # What the network says is followed by another connection; what the server says stays.
             if isinstance(error, StoreReplyError):
@@ -113,7 +123,7 @@ class Hub:
                     inbox.fail(error)
             return
         for inbox in known & self._acknowledged:
-            inbox.gap("reconnect")
+            inbox.reconnected()
 
     def _on_push(self, push: list[Any]) -> None:
         match push:

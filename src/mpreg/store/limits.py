@@ -29,4 +29,4 @@ class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
     channels_max: int = 50_000
     """Channels and patterns that one store subscribes at one server; past it `subscribe` refuses with STORE_BUSY."""
     probe_timeout_s: float = 0.5
-    """How long a keyspace event of a probe key may take."""
+    """How long the keyspace event of a probe key may take; without it, the server is taken to send none."""

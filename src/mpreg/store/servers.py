@@ -24,6 +24,13 @@ class Holding(msgspec.Struct, frozen=True):
     importing: frozenset[int] = frozenset()
 
 
+class Place(msgspec.Struct, frozen=True):
+    where: Where
+    link: ServerLink
+    slot: int | None
+    """A slot of its own, in a cluster."""
+
+
 class Servers(Protocol):
     @property
     def server(self) -> Server | None: ...
@@ -50,7 +57,7 @@ class Servers(Protocol):
     def where(self, key: bytes | None) -> Where:
         """Finds the server of a key, or any primary, whenever it is called."""
 
-    def places(self) -> Mapping[Hashable, Where]:
+    def places(self) -> Mapping[Hashable, Place]:
         """Every primary that there is now, under a name that stays with it."""
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -85,8 +92,8 @@ class Single:
     def where(self, key: bytes | None) -> Where:
         return self._where
 
-    def places(self) -> Mapping[Hashable, Where]:
-        return {"": self._where}
+    def places(self) -> Mapping[Hashable, Place]:
+        return {"": Place(self._where, self.link, None)}
 
     def watch(self, changed: Callable[[], None]) -> None:
         """One server stays one server."""

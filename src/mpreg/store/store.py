@@ -20,6 +20,7 @@ from mpreg.errors import StoreError
 from mpreg.store.dedicated import Dedicated
 from mpreg.store.dial import Dial, Server, tls_context
 from mpreg.store.hub import Hub, names
+from mpreg.store.key_events import PROBE_KEY, EventSource, KeyEvents
 from mpreg.store.limits import StoreLimits
 from mpreg.store.scan import COUNT, scan
 from mpreg.store.server_link import ServerLink
@@ -55,7 +56,9 @@ class Store:
             server_name=url.tls.server_name if url.tls is not None else None,
         )
         self._servers = self._behind(url)
+        self._closed = False
         self._hub: Hub | None = None
+        self._events = EventSource(self._servers, replace(self._how, subscribes=True), url.database)
         self.send = self._servers.send
         """The hot path: a future, no coroutine; all that is sent in one turn of the loop leaves in one write. Raises at
         once what is wrong with the call; what the server or the network says comes through the future."""
@@ -82,9 +85,11 @@ class Store:
 
     async def close(self) -> None:
         """Whatever still waits fails with STORE_CLOSED. May be called again."""
+        self._closed = True
         await self._servers.close()
+        await self._events.close()
         if self._hub is not None:
-            await self._hub.close()
+            await self._hub.close(StoreError("STORE_CLOSED", "the store is closed"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,10 +130,32 @@ class Store:
         return Subscription(Inbox(self.limits.subscription_messages_max), enter, leave)
 
     def _subscriptions(self) -> Hub:
+        if self._closed:
+            raise StoreError("STORE_CLOSED", "the store is closed")
         if self._hub is None:
             self._hub = Hub(self._servers.where(None), replace(self._how, subscribes=True))
             self._hub.start()
         return self._hub
+
+    def keyspace_events(
+        self,
+        *patterns: str | bytes,
+        keys: Iterable[str | bytes] = (),
+        needs: str = "$",
+        configure: bool = True,
+        required: bool = True,
+        probe_key: str | bytes = PROBE_KEY,
+    ) -> KeyEvents:
+        """`async with` it; then every primary has acknowledged, and iterating gives a KeyEvent for what happens to the
+        keys that match, and a Gap wherever some may be missing.
+
+        `needs` are the classes of notify-keyspace-events (`$` strings, `g` DEL and EXPIRE, `x` expired, …). Missing
+        ones are added if `configure`. If events can't be had: STORE_NO_EVENTS if `required`, else a warning, and
+        `silent` says why. Where the setting can't be read, keys that begin with `probe_key` prove it."""
+        interest = self._events.interest(
+            patterns, tuple(keys), needs=needs, configure=configure, required=required, probe_key=probe_key
+        )
+        return KeyEvents(self._events, interest, self.limits.subscription_messages_max)
 
     def dedicated(self, key: str | bytes | None = None) -> Dedicated:
         """`async with` it: a connection of the caller's own, for commands that block and for transactions. In a

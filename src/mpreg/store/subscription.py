@@ -29,10 +29,10 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Messages may be missing here. After `reconnect` (or `topology`: the servers of a cluster have changed) the
-    subscription is acknowledged anew before this mark comes, so what is read upon it misses nothing."""
+    """Messages may be missing here. After `reconnect` (also: another server has taken over) the subscription is
+    acknowledged anew before this mark comes, so what is read upon it misses nothing."""
 
-    why: Literal["reconnect", "overflow", "topology"]
+    why: Literal["reconnect", "overflow"]
     dropped: int = 0
     """How many messages, if that is known: the reader was slow and the oldest went."""
 
@@ -60,10 +60,10 @@ class Inbox:
         self._items.append(item)
         self._wake()
 
-    def gap(self, why: Literal["reconnect", "topology"]) -> None:
-        """Several in a row are one."""
+    def reconnected(self) -> None:
+        """Several gaps in a row are one."""
         if not self._items or not isinstance(self._items[-1], Gap):
-            self.put(Gap(why))
+            self.put(Gap("reconnect"))
 
     def fail(self, error: StoreError) -> None:
         """The reader gets what is there, then this."""
