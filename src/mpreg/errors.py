@@ -219,6 +219,7 @@ CODES: dict[str, Code] = {
     "KEYSPACE_FILE": Code(False, "A file of a tool can't be read or written; `file` names it."),
     "KEYSPACE_RESTORE_EXISTS": Code(False, "Keys of the backup exist already; nothing was written."),
     "KEYSPACE_RESTORE_FAILED": Code(False, "The store refused a record; `done` says how many were restored before."),
+    "KEYSPACE_PURGE_FAILED": Code(True, "The store failed during a purge; `deleted` says how many keys went before."),
     "KEYSPACE_PURGE_REFUSED": Code(False, "A purge that would delete too much; nothing was deleted."),
 }
 
