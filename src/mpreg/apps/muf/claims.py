@@ -1,0 +1,82 @@
+"""Who of a group works on a request (R-M6): a KEEP key of the group, set before the request is read.
+
+`once`: the claim lasts as long as the request, so nobody ever starts it again: at most once.
+`lease`: the claim is short and renewed; when its holder dies another one starts the request: at least once, while the
+request lives.
+`off`: no claim; every backend that hears of a request runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Literal, NamedTuple
+
+from mpreg.apps.muf import names, ttl
+from mpreg.apps.muf.names import Name
+from mpreg.store import Script, Store, StoreReplyError
+
+Policy = Literal["off", "once", "lease"]
+
+LEASE_S: Final = 3.0
+UNKNOWN_MS: Final = 86_400_000
+"""A claim is made before it is known how long the request lives, and shortened at once; longer requests lengthen it."""
+AFTER_MS: Final = 1_000
+"""A claim outlives its request by this much: a backend that saw it just before may come late."""
+
+_RENEW: Final = Script.load(__package__ or "", "claim_renew.lua")
+
+
+class Taken(NamedTuple):
+    """What a backend knows of a request before it reads it."""
+
+    mine: bool
+    alive_s: float | None
+    """How much longer the request lives: 0 when it is gone, None when it never ends or the store does not tell."""
+
+
+class Claims:
+    def __init__(self, store: Store, group: str, worker: str, policy: Policy, lease_s: float = LEASE_S) -> None:
+        self.policy = policy
+        self.lease_s = lease_s
+        self._store = store
+        self._group = group
+        self._worker = worker
+
+    async def take(self, request: Name) -> Taken:
+        """One write: the claim, and the time that is left."""
+        if self.policy == "off":
+            return Taken(True, await remaining_s(self._store, request))
+        first_ms = UNKNOWN_MS if self.policy == "once" else ttl.milliseconds(self.lease_s)
+        claim = names.claim(self._group, request).key
+        claimed = self._store.send(b"SET", claim, self._worker, b"NX", b"PX", first_ms)
+        alive_s, won = await asyncio.gather(remaining_s(self._store, request), claimed)
+        if won is not None and self.policy == "once" and alive_s is not None:
+            await self._store.send(b"PEXPIRE", claim, ttl.milliseconds(alive_s) + AFTER_MS)
+        return Taken(won is not None, alive_s)
+
+    async def keep(self, request: Name) -> bool:
+        """Renew a lease; False when it is lost."""
+        claim = names.claim(self._group, request).key
+        return bool(await self._store.script(_RENEW, [claim], [self._worker, ttl.milliseconds(self.lease_s)]))
+
+    async def settle(self, request: Name, alive_s: float | None) -> None:
+        """After the answer: nobody starts the request again, however long it still lives."""
+        if self.policy == "lease" and alive_s:
+            claim = names.claim(self._group, request).key
+            await self._store.script(_RENEW, [claim], [self._worker, ttl.milliseconds(alive_s) + AFTER_MS])
+
+    async def release(self, request: Name) -> None:
+        """Give a leased request back before it was started."""
+        if self.policy == "lease":
+            claim = names.claim(self._group, request).key
+            await self._store.script(_RENEW, [claim], [self._worker, 1])
+
+
+async def remaining_s(store: Store, request: Name) -> float | None:
+    try:
+        left_ms: int = await store.send(b"PTTL", request.key)
+    except StoreReplyError as error:
+        if error.code == "STORE_NOT_PERMITTED":
+            return None
+        raise
+    return None if left_ms == -1 else max(0, left_ms) / 1000

@@ -1,0 +1,101 @@
+"""Events of keys, for one side of a unit: who is told, what to do when some may have been missed, and how to go on
+where the server tells of none (R-M9): then `missed` is called again and again instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mpreg.apps.muf import names
+from mpreg.apps.muf.names import Name
+from mpreg.errors import StoreError
+from mpreg.store import Gap, Store
+from mpreg.store.key_events import KeyEvents
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.1
+"""Without events: how often the keys themselves are looked at."""
+
+
+class Events:
+    """Calls `told(name)` for each `set` of a key that fits the grammar, and `missed()` when there may have been others.
+
+    `missed` is called once at the start, after every reconnect, and every `POLL_S` where there are no events.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        unit: str,
+        patterns: Sequence[bytes],
+        told: Callable[[Name], None],
+        missed: Callable[[], None],
+    ) -> None:
+        self.polls = False
+        self.ignored = 0
+        """Events of keys under `MUF/` that the grammar does not know (R-M2)."""
+        self._store = store
+        self._probe_key = Name(unit, "KEEP", ".probe").key
+        self._patterns = patterns
+        self._told = told
+        self._missed = missed
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        """Returns when the server has acknowledged, or is known to tell of nothing."""
+        self._task = asyncio.create_task(self._run(), name="muf events")
+        await asyncio.wait([self._ready, self._task], return_when=asyncio.FIRST_COMPLETED)
+        if self._task.done():
+            self._task.result()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            events = self._store.keyspace_events(*self._patterns, required=False, probe_key=self._probe_key)
+            async with events:
+                self._is_ready()
+                while True:
+                    await self._next(events)
+        except StoreError as error:
+            if error.code != "STORE_NOT_PERMITTED":
+                raise
+            log.warning("The user may not subscribe to key events (%s); keys are polled", error.message)
+        self.polls = True
+        self._is_ready()
+        while True:
+            await asyncio.sleep(POLL_S)
+            self._missed()
+
+    async def _next(self, events: KeyEvents) -> None:
+        self.polls = events.silent is not None
+        try:
+            async with asyncio.timeout(POLL_S if self.polls else None):
+                item = await anext(events)
+        except TimeoutError:
+            self._missed()
+            return
+        if isinstance(item, Gap):
+            self._missed()
+        elif item.event == "set":  # R-M3
+            self._tell(item.key)
+
+    def _is_ready(self) -> None:
+        if not self._ready.done():
+            self._ready.set_result(None)
+            self._missed()
+
+    def _tell(self, key: bytes) -> None:
+        name = names.parse(key)
+        if name is None:
+            self.ignored += 1
+        else:
+            self._told(name)

@@ -1,0 +1,59 @@
+"""A request as a backend sees it, answered once: by `reply` or by `fail`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mpreg.apps.muf.codecs import Codec
+from mpreg.apps.muf.names import Name, Status
+
+Write = Callable[[Name, bytes, float | None], Awaitable[None]]
+
+
+class Request:
+    """`unit` asked, under `id`; `raw` are the bytes as they were set."""
+
+    def __init__(self, name: Name, raw: bytes, codec: Codec, write: Write, note: Write) -> None:
+        self.name = name
+        self.raw = raw
+        self.answered = asyncio.Event()
+        self._codec = codec
+        self._write = write
+        self._note = note
+
+    @property
+    def unit(self) -> str:
+        """Who asks."""
+        return self.name.unit
+
+    @property
+    def id(self) -> str:
+        return self.name.id
+
+    @property
+    def data(self) -> Any:
+        """What the unit's codec makes of the bytes; `ValueError` for bytes that do not decode."""
+        return self._codec.decode(self.raw)
+
+    async def reply(self, data: Any, *, ttl: float | None = None) -> None:
+        """Answer with RES. Raises `RuntimeError` when the request is answered already."""
+        await self._answer("RES", self._codec.encode(data), ttl)
+
+    async def fail(self, data: bytes | str, *, ttl: float | None = None) -> None:
+        """Answer with ERR; the bytes are the caller's to read."""
+        await self._answer("ERR", data.encode() if isinstance(data, str) else bytes(data), ttl)
+
+    async def progress(self, data: Any, *, ttl: float | None = None) -> None:
+        """Leave a note on how far it is: `MUF/<backend>/KEEP/progress.<unit>.<id>`, which anyone can read or watch."""
+        await self._note(self.name, self._codec.encode(data), ttl)
+
+    async def _answer(self, status: Status, data: bytes, ttl: float | None) -> None:
+        if self.answered.is_set():
+            raise RuntimeError(f"{self.id} is answered already")
+        self.answered.set()
+        await self._write(self.name.with_status(status), data, ttl)
+
+    def __repr__(self) -> str:
+        return f"<Request {self.name.key.decode()}{' answered' if self.answered.is_set() else ''}>"
