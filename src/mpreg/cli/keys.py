@@ -19,6 +19,10 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "lint": ("keys_lint", "What in the store contradicts the declarations; exit code 1 if anything does."),
     "stats": ("keys_stats", "Memory of each family, from a sample, with the error of the estimate."),
     "watch": ("keys_watch", "Changes of keys as they happen."),
+    "backup": ("keys_backup", "Keys with type, expiry and value into one verified file."),
+    "restore": ("keys_restore", "The keys of a backup, made again."),
+    "purge": ("keys_purge", "Delete keys: after a look, with a limit, and with a way back."),
+    "ttl": ("keys_ttl", "Keys that should expire and never will; --fix gives them the declared TTL."),
     "docs": ("keys_docs", "The declarations as Markdown, JSON, or a schema file for other languages."),
 }
 

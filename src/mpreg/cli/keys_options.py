@@ -76,6 +76,11 @@ def load_catalog(given: tuple[str, ...]) -> Catalog:
     return load(given or _chosen().schema)
 
 
+def schema_given(given: tuple[str, ...]) -> bool:
+    """Whether somebody said what is declared, or MPREG's own keys stand in."""
+    return bool(given or _chosen().schema)
+
+
 @asynccontextmanager
 async def opened(url: str | None) -> AsyncIterator[Store]:
     """The store of --store, closed in the end."""
