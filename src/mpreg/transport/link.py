@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mpreg.errors import MpregError
+from mpreg.transport.peer import Peer
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.limits import Limits
 
@@ -31,6 +32,10 @@ class Link(Protocol):
     @property
     def url(self) -> str:
         """Of the peer, for logs: `tcp://127.0.0.1:41234`."""
+
+    @property
+    def peer(self) -> Peer:
+        """What the transport knows of the peer: headers of its request, its certificate."""
 
     @property
     def limits(self) -> Limits: ...
