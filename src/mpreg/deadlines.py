@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 
+log = logging.getLogger(__name__)
+
 RESOLUTION_S = 0.01
+_SLACK = 64  # cancelled slots that may wait in the heap beside as many again as there are live ones
 
 Expire = Callable[[], None]
 
@@ -17,7 +21,7 @@ class Deadlines:
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._slots: dict[int, dict[Deadline, Expire]] = {}
-        self._order: list[int] = []
+        self._order: list[int] = []  # a heap of all slots, and of some that are gone
         self._timer: TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -32,9 +36,17 @@ class Deadlines:
             heapq.heappush(self._order, slot)
             if self._order[0] == slot:
                 self._arm()
-        deadline = Deadline(entries)
+        deadline = Deadline(self, slot)
         entries[deadline] = expire
         return deadline
+
+    def remove(self, deadline: Deadline) -> None:
+        entries = self._slots.get(deadline.slot)
+        if entries is None or entries.pop(deadline, None) is None or entries:
+            return
+        del self._slots[deadline.slot]
+        if len(self._order) > 2 * len(self._slots) + _SLACK:
+            self._order = sorted(self._slots)  # a sorted list is a heap
 
     def close(self) -> None:
         self._slots.clear()
@@ -51,20 +63,27 @@ class Deadlines:
     def _fire(self) -> None:
         self._timer = None
         now = self._loop.time() / RESOLUTION_S
-        while self._order and (self._order[0] <= now or not self._slots[self._order[0]]):
-            entries = self._slots.pop(heapq.heappop(self._order))
-            while entries:
+        while self._order and (self._order[0] <= now or self._order[0] not in self._slots):
+            slot = heapq.heappop(self._order)
+            entries = self._slots.get(slot, {})
+            while entries:  # in place, so that one of them can cancel another
                 _, expire = entries.popitem()
-                expire()
+                try:
+                    expire()
+                except Exception:
+                    log.exception("A deadline could not be handled")
+            self._slots.pop(slot, None)
         if self._order and self._timer is None:
             self._arm()
 
 
 class Deadline:
-    __slots__ = ("_entries",)
+    __slots__ = ("_deadlines", "slot")
 
-    def __init__(self, entries: dict[Deadline, Expire]) -> None:
-        self._entries = entries
+    def __init__(self, deadlines: Deadlines, slot: int) -> None:
+        self._deadlines = deadlines
+        self.slot = slot
 
     def cancel(self) -> None:
-        self._entries.pop(self, None)
+        """Nothing happens if it has fired already."""
+        self._deadlines.remove(self)

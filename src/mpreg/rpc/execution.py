@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import logging
 import traceback
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from asyncio import CancelledError
+from collections.abc import Awaitable
 from typing import Any
-from uuid import UUID
 
-import msgspec
 from msgspec import Raw
 
 from mpreg.errors import MpregError, RpcError
@@ -20,8 +20,10 @@ from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.rpc import Command
 
-MESSAGE_LENGTH_MAX = 10_000
-_NATIVE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, Decimal, UUID)
+log = logging.getLogger(__name__)
+
+TEXT_LENGTH_MAX = 10_000
+"""Of what an exception says of itself, and of a traceback."""
 
 
 class LocalFunction:
@@ -34,47 +36,64 @@ class LocalFunction:
         self._threads = threads
         self._debug = debug
 
-    async def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Raw:
-        arguments = self._function.signature.bind(command.args, command.kwargs, encoding)
-        return codec.encode_value(await self._run(arguments), encoding)
+    def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Awaitable[Raw]:
+        return self._run(self._function.signature.bind(command.args, command.kwargs, encoding), encoding)
 
-    async def call_plain(
+    def call_plain(
         self, command: Command, args: list[Any], kwargs: dict[str, Any], encoding: Encoding, timeout_s: float
-    ) -> Any:
-        arguments = self._function.signature.bind_values(args, kwargs, encoding)
-        return plain(await self._run(arguments))
+    ) -> Awaitable[Raw]:
+        return self._run(self._function.signature.bind_values(args, kwargs, encoding), encoding)
 
-    async def _run(self, arguments: Arguments) -> Any:
+    async def _run(self, arguments: Arguments, encoding: Encoding) -> Raw:
         args, kwargs = arguments
         function = self._function
         try:
             if function.is_async:
-                return await function.call(*args, **kwargs)
-            result = await self._threads.submit(function.call, args, kwargs)
-            return await result if inspect.isawaitable(result) else result
-        except MpregError:
+                result = await function.call(*args, **kwargs)
+            else:
+                result = await self._threads.submit(function.call, args, kwargs)
+                if inspect.isawaitable(result):
+                    result = await result
+            return codec.encode_value(result, encoding)
+        except (MpregError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as raised:
-            raise failed(raised, self._debug) from raised
+        except CancelledError as raised:
+            if _is_being_cancelled():
+                raise
+            raise self._failed(raised) from None
+        except BaseException as raised:  # noqa: BLE001 - a function that raises SystemExit does not end the node
+            raise self._failed(raised) from None
+
+    def _failed(self, raised: BaseException) -> RpcError:
+        log.debug("%s raised", self._function.name, exc_info=raised)
+        return failed(raised, self._debug)
 
 
-def plain(result: Any) -> Any:
-    """The result as it would arrive over the wire, so that another command can use it."""
-    try:
-        return msgspec.to_builtins(result, builtin_types=_NATIVE)
-    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-        raise RpcError("RPC_UNENCODABLE_RESULT", f"The value can't be encoded: {problem}") from None
+def _is_being_cancelled() -> bool:
+    """Told apart from a function that raises `CancelledError`, or awaits something that was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def failed(raised: BaseException, debug: bool) -> RpcError:
     """R-R6: the class name and the text of what the function raised. No traceback unless the node runs in debug."""
-    try:
-        message = str(raised)
-    except Exception:  # noqa: BLE001 - the function's own exception class may be broken
-        message = "(the exception has no readable text)"
     error = RpcError(
-        "RPC_FUNCTION_FAILED", message[:MESSAGE_LENGTH_MAX], type=type(raised).__name__, state_changed=None
+        "RPC_FUNCTION_FAILED", _text(raised)[:TEXT_LENGTH_MAX], type=type(raised).__name__, state_changed=None
     )
     if debug:
-        error.traceback = "".join(traceback.format_exception(raised))[-MESSAGE_LENGTH_MAX:]
+        error.traceback = _traceback(raised)[-TEXT_LENGTH_MAX:]
     return error
+
+
+def _text(raised: BaseException) -> str:
+    try:
+        return str(raised).encode("utf-8", "replace").decode()
+    except BaseException:  # noqa: BLE001 - the function's own exception class may be broken in any way
+        return "(the exception has no readable text)"
+
+
+def _traceback(raised: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(raised)).encode("utf-8", "replace").decode()
+    except BaseException:  # noqa: BLE001
+        return "(the traceback can't be printed)"

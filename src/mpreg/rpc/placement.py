@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -15,15 +15,18 @@ from mpreg.wire.rpc import Command
 
 
 class Provider(Protocol):
-    """Who runs one command. Both ways raise `MpregError` and nothing else, but for `CancelledError`."""
+    """Who runs one command and returns its result in the given encoding.
 
-    async def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Raw:
-        """The command as it came; its result in the same encoding."""
+    Both ways raise `MpregError` and nothing else, but for the `CancelledError` of a caller that was cancelled.
+    """
 
-    async def call_plain(
+    def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Awaitable[Raw]:
+        """The command as it came."""
+
+    def call_plain(
         self, command: Command, args: list[Any], kwargs: dict[str, Any], encoding: Encoding, timeout_s: float
-    ) -> Any:
-        """The command with its references resolved; its result as plain data."""
+    ) -> Awaitable[Raw]:
+        """The command with arguments in which references have been resolved."""
 
 
 class Placement(Protocol):

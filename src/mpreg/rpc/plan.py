@@ -4,18 +4,24 @@ plan = Plan(calls)                  refuses what can't be planned before anythin
 plan.start()                        the commands that can run now
 plan.arguments(name)                of a command whose inputs are there
 plan.finish(name, result)           the commands that can run since
-plan.answer()                       once `plan.is_done`
+plan.is_needed(name)                does another command refer to its result?
+plan.answer()                       the names of the results that the request asked for, once `plan.is_done`
+
+Results that are used many times over by commands whose results are used many times over grow exponentially; so what
+the arguments of one command may take from other results is limited, before anything is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mpreg.errors import RpcError
+from mpreg.errors import ResourceError, RpcError
 
 COMMANDS_MAX = 1_000
 NAME_LENGTH_MAX = 256
+ARGUMENTS_BYTES_MAX = 100_000_000
+"""Of all results that the arguments of one command refer to, together."""
 
 
 class Call(NamedTuple):
@@ -34,8 +40,14 @@ class Reference(NamedTuple):
 
 
 class Plan:
-    def __init__(self, calls: Sequence[Call]) -> None:
+    """`size_of` says how many bytes a value takes when it is sent."""
+
+    def __init__(
+        self, calls: Sequence[Call], size_of: Callable[[Any], int], arguments_bytes_max: int = ARGUMENTS_BYTES_MAX
+    ) -> None:
         names = check_names([call.name for call in calls])
+        self._size_of = size_of
+        self._arguments_bytes_max = arguments_bytes_max
         self._calls: dict[str, tuple[list[Any], dict[str, Any]]] = {}
         self._waits_for: dict[str, set[str]] = {}
         self._waiting: dict[str, list[str]] = {name: [] for name in names}
@@ -48,54 +60,55 @@ class Plan:
                     {k: parse(v) for k, v in call.kwargs.items()},
                 )
             except RecursionError:
-                raise RpcError(
-                    "RPC_INVALID_REQUEST", "The arguments are nested too deeply", command=call.name
-                ) from None
+                raise _too_deep(call.name) from None
             self._waits_for[call.name] = needs
             for need in needs:
                 self._waiting[need].append(call.name)
-        self.finals = [name for name in names if not self._waiting[name]]
         self._results: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}
+        self._done = 0
         self._refuse_cycles()
 
     def start(self) -> list[str]:
         return [name for name, needs in self._waits_for.items() if not needs]
 
+    def is_needed(self, name: str) -> bool:
+        return bool(self._waiting[name])
+
     def arguments(self, name: str) -> tuple[list[Any], dict[str, Any]]:
         """Raises `RPC_REFERENCE_NOT_FOUND` for a path that the result does not have."""
         args, kwargs = self._calls[name]
-        return [self._resolve(arg) for arg in args], {key: self._resolve(value) for key, value in kwargs.items()}
+        resolver = _Resolver(self._results, self._sizes, self._size_of, self._arguments_bytes_max)
+        try:
+            return (
+                [resolver.resolve(arg) for arg in args],
+                {key: resolver.resolve(value) for key, value in kwargs.items()},
+            )
+        except RecursionError:
+            raise _too_deep(name) from None
 
-    def finish(self, name: str, result: Any) -> list[str]:
-        assert name not in self._results
-        self._results[name] = result
+    def finish(self, name: str, result: Any = None, size: int = 0) -> list[str]:
+        """`result` is used only if the command is needed; `size` is its bytes when it is sent."""
+        self._done += 1
         ready = []
         for waiter in self._waiting[name]:
             needs = self._waits_for[waiter]
             needs.remove(name)
             if not needs:
                 ready.append(waiter)
+        if self._waiting[name]:
+            assert name not in self._results
+            self._results[name] = result
+            self._sizes[name] = size
         return ready
 
     @property
     def is_done(self) -> bool:
-        return len(self._results) == len(self._calls)
+        return self._done == len(self._calls)
 
-    def answer(self, intermediate: bool = False) -> Any:
-        """R-R1: the bare result of one command; else the results of the final ones, or of all, by name."""
-        assert self.is_done
-        if intermediate:
-            return {name: self._results[name] for name in self._calls}
-        if len(self._calls) == 1:
-            return next(iter(self._results.values()))
-        return {name: self._results[name] for name in self.finals}
-
-    def _resolve(self, value: Any) -> Any:
-        if isinstance(value, Reference):
-            return walk(self._results[value.name], value)
-        if isinstance(value, _Container):
-            return value.resolve(self._resolve)
-        return value
+    def answer(self, intermediate: bool = False) -> list[str]:
+        """R-R1: the final commands, which no other command refers to; or all of them."""
+        return [name for name in self._calls if intermediate or not self._waiting[name]]
 
     def _refuse_cycles(self) -> None:
         left = {name: len(needs) for name, needs in self._waits_for.items()}
@@ -164,10 +177,36 @@ class _Container(NamedTuple):
 
     value: Any
 
-    def resolve(self, resolve: Any) -> Any:
-        if isinstance(self.value, dict):
-            return {key: resolve(item) for key, item in self.value.items()}
-        return [resolve(item) for item in self.value]
+
+class _Resolver:
+    """Puts results where references are, in the arguments of one command."""
+
+    def __init__(
+        self, results: dict[str, Any], sizes: dict[str, int], size_of: Callable[[Any], int], bytes_max: int
+    ) -> None:
+        self._results = results
+        self._sizes = sizes
+        self._size_of = size_of
+        self._bytes_max = bytes_max
+        self._bytes = 0
+
+    def resolve(self, value: Any) -> Any:
+        if isinstance(value, Reference):
+            found = walk(self._results[value.name], value)
+            self._bytes += self._size_of(found) if value.path else self._sizes[value.name]
+            if self._bytes > self._bytes_max:
+                limit = self._bytes_max
+                raise ResourceError(
+                    "RESOURCE_MESSAGE_TOO_LARGE",
+                    f"The results that the arguments of one command refer to have at most {limit} bytes",
+                    limit=limit,
+                )
+            return found
+        if isinstance(value, _Container):
+            if isinstance(value.value, dict):
+                return {key: self.resolve(item) for key, item in value.value.items()}
+            return [self.resolve(item) for item in value.value]
+        return value
 
 
 class _Parser:
@@ -224,3 +263,7 @@ class _Parser:
 
 def _unchanged(value: Any) -> Any:
     return value
+
+
+def _too_deep(command: str) -> RpcError:
+    return RpcError("RPC_INVALID_REQUEST", "The arguments are nested too deeply", command=command)

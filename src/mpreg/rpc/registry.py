@@ -43,6 +43,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._functions: dict[str, list[Function]] = {}
+        self._count = 0
 
     def add(
         self, call: Callable[..., Any], name: str | None = None, locs: Iterable[str] = (), idempotent: bool = False
@@ -51,18 +52,22 @@ class Registry:
         chosen: str = name or str(getattr(call, "__name__", ""))
         _check_name(chosen)
         if isinstance(locs, str):
-            raise ValueError("locs: a list of resources, not one string")
+            raise ValueError(f"{chosen}: locs is a list of resources, not one string")
+        resources = frozenset(locs)
+        if not all(isinstance(loc, str) and loc for loc in resources):
+            raise ValueError(f"{chosen}: a resource is a string that is not empty")
         if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
             raise ValueError(f"{chosen}: a generator can't be called remotely; return a list")
         if not callable(call):
             raise ValueError(f"{chosen}: not callable")
-        function = Function(chosen, call, frozenset(locs), idempotent)
-        same = self._functions.setdefault(chosen, [])
-        if any(other.locs == function.locs for other in same):
-            raise ValueError(f"{chosen}: already registered with the resources {sorted(function.locs)}")
-        if len(self._functions) > FUNCTIONS_MAX:
-            raise ValueError(f"more than {FUNCTIONS_MAX} functions")
-        same.append(function)
+        same = self._functions.get(chosen, [])
+        if any(other.locs == resources for other in same):
+            raise ValueError(f"{chosen}: already registered with the resources {sorted(resources)}")
+        if len(self) >= FUNCTIONS_MAX:
+            raise ValueError(f"a node has at most {FUNCTIONS_MAX} functions")
+        function = Function(chosen, call, resources, idempotent)
+        self._functions[chosen] = [*same, function]
+        self._count += 1
         return function
 
     def find(self, name: str, locs: Iterable[str]) -> Function:
@@ -89,7 +94,7 @@ class Registry:
         return (function for same in self._functions.values() for function in same)
 
     def __len__(self) -> int:
-        return sum(len(same) for same in self._functions.values())
+        return self._count
 
 
 def _check_name(name: str) -> None:

@@ -8,63 +8,74 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from typing import Any, Final
+from functools import partial
+from time import monotonic
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Meta, Raw
 
 from mpreg.deadlines import Deadline, Deadlines
 from mpreg.errors import MpregError, ProtocolError, ResourceError, RpcError, TimedOut
-from mpreg.rpc.placement import Placement
+from mpreg.rpc.execution import TEXT_LENGTH_MAX
+from mpreg.rpc.placement import Placement, Provider
 from mpreg.rpc.plan import Call, Plan
+from mpreg.rpc.signature import plain_args, plain_kwargs
+from mpreg.rpc.starting import Starter
 from mpreg.rpc.statistics import RpcStatistics
 from mpreg.transport.session import Session
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
-from mpreg.wire.error import ErrorBody, error_body
+from mpreg.wire.error import error_body
 from mpreg.wire.rpc import Command, Rpc, RpcCancel, RpcResponse
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_DEFAULT_MS: Final = 30_000.0
 TIMEOUT_MS_MAX: Final = 86_400_000.0
+CANCEL_S: Final = 1.0
+"""How long a function that was cancelled when the node stops may take to clean up."""
 
 
 class RpcLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much may be under way at once; the next request is refused with `RESOURCE_EXHAUSTED`."""
 
-    requests_max: int = 20_000
-    requests_per_connection_max: int = 8_192
-    threads_max: int = 32
-    threads_waiting_max: int = 10_000
+    requests_max: Annotated[int, Meta(ge=1)] = 20_000
+    requests_per_connection_max: Annotated[int, Meta(ge=1)] = 8_192
+    threads_max: Annotated[int, Meta(ge=1)] = 32
+    threads_waiting_max: Annotated[int, Meta(ge=1)] = 10_000
+    arguments_bytes_max: Annotated[int, Meta(ge=1)] = 100_000_000
+    """Of the results of other commands that the arguments of one command of the same request refer to."""
 
 
 class _Request:
     """One that is under way."""
 
-    __slots__ = ("deadline", "encoding", "message", "session", "started", "task", "timeout_s")
+    __slots__ = ("deadline", "encoding", "is_answered", "message", "session", "started", "task", "timeout_s")
 
     def __init__(self, session: Session, message: Rpc, encoding: Encoding, timeout_s: float) -> None:
         self.session = session
         self.message = message
         self.encoding = encoding
         self.timeout_s = timeout_s
-        self.started = time.monotonic()
-        self.deadline: Deadline
-        self.task: asyncio.Task[None]
+        self.started = monotonic()
+        self.is_answered = False
+        self.deadline: Deadline | None = None  # together with `task`, once the request has to wait for something
+        self.task: asyncio.Task[None] | None = None
 
     def left_s(self) -> float:
-        return self.timeout_s - (time.monotonic() - self.started)
+        return self.timeout_s - (monotonic() - self.started)
 
 
 class RpcService:
+    """Of one event loop. `drain` ends it."""
+
     def __init__(self, placement: Placement, deadlines: Deadlines, limits: RpcLimits) -> None:
         self.statistics = RpcStatistics()
         self._placement = placement
         self._deadlines = deadlines
         self._limits = limits
-        self._loop = asyncio.get_running_loop()
+        self._starter = Starter(asyncio.get_running_loop())
         self._open: dict[Session, dict[str, _Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -76,33 +87,39 @@ class RpcService:
     # What the node calls.
 
     def request(self, session: Session, message: Rpc, encoding: Encoding) -> None:
-        """`rpc`: run it. The reply comes later, unless it is refused."""
+        """`rpc`: run it. The reply comes at once if nothing has to be waited for, else later."""
         try:
             timeout_s = self._admit(session, message)
         except MpregError as error:
             self.statistics.failed_requests += 1
-            self._send(session, encoding, message.u, codec.NULL[encoding], error_body(error))
+            self._send_error(session, encoding, message.u, error, None)
             return
         request = _Request(session, message, encoding, timeout_s)
-        self._open.setdefault(session, {})[message.u] = request
-        request.deadline = self._deadlines.add(timeout_s, lambda: self._expire(request))
-        request.task = task = self._loop.create_task(self._run(request))
+        task = self._starter.start(self._run(request))
+        if task is None:
+            return
+        request.task = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if session.closed:  # the function has closed it in its first step
+            task.cancel()
+            return
+        self._open.setdefault(session, {})[message.u] = request
+        request.deadline = self._deadlines.add(request.left_s(), partial(self._expire, request))
 
     def cancel(self, session: Session, message: RpcCancel, encoding: Encoding) -> None:
         """`rpc-cancel`: nothing happens if the request is unknown or answered already."""
         request = self._open.get(session, {}).get(message.u)
         if request is not None:
-            self._fail(request, RpcError("RPC_CANCELLED", "The caller cancelled the request"))
-            request.task.cancel()
+            self._end(request, RpcError("RPC_CANCELLED", "The caller cancelled the request", state_changed=None))
 
     def closed(self, session: Session) -> None:
         """The connection is gone: nobody waits for its answers."""
-        for request in self._open.pop(session, {}).values():
-            request.deadline.cancel()
+        for request in list(self._open.get(session, {}).values()):
+            if self._close(request):
+                self.statistics.failed_requests += 1
+            assert request.task is not None
             request.task.cancel()
-            self.statistics.failed_requests += 1
 
     async def drain(self, grace_s: float) -> None:
         """Refuse new requests, let the running ones finish for `grace_s` seconds, then end them."""
@@ -111,11 +128,12 @@ class RpcService:
             await asyncio.wait(self._tasks, timeout=grace_s)
         for requests in list(self._open.values()):
             for request in list(requests.values()):
-                self._fail(request, ResourceError("RESOURCE_SHUTTING_DOWN", "The node stopped", state_changed=None))
+                self._end(request, ResourceError("RESOURCE_SHUTTING_DOWN", "The node stopped", state_changed=None))
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
+            await asyncio.wait(self._tasks, timeout=CANCEL_S)
+        self._starter.close()
 
     # How a request goes.
 
@@ -143,32 +161,38 @@ class RpcService:
 
     async def _run(self, request: _Request) -> None:
         message = request.message
-        command = message.cmds[0] if len(message.cmds) == 1 else None
+        command = message.cmds[0] if len(message.cmds) == 1 and not message.intermediate else None
         try:
-            if command is not None and not message.intermediate:
+            if command is not None:
                 provider = self._placement.place(command.fun, command.locs)
-                result = await provider.call(command, request.encoding, request.left_s())
+                result = await provider.call(command, request.encoding, request.timeout_s)
             else:
-                result = codec.encode_value(await self._run_plan(request), request.encoding)
+                result = await self._run_plan(request)
         except MpregError as error:
-            self._fail(request, error, None if command is None else command.name)
-        except asyncio.CancelledError:
-            # Ours, after the request was answered; or the function's own doing.
-            self._fail(request, RpcError("RPC_CANCELLED", "The function was cancelled", state_changed=None))
+            self._fail(request, error, error.details.pop("command", None) if command is None else command.name)
+        except _CommandFailed as failed:
+            self._fail(request, failed.error, failed.command)
+        except asyncio.CancelledError:  # by `_end` or `closed`, or by someone who found the task
+            self._fail(request, RpcError("RPC_CANCELLED", "The request was cancelled", state_changed=None))
             raise
         except Exception:
             log.exception("A request could not be handled")
-            self._fail(request, ProtocolError("PROTOCOL_INTERNAL_ERROR", "The node failed; its log says why"))
+            text = "The node failed; its log says why"
+            self._fail(request, ProtocolError("PROTOCOL_INTERNAL_ERROR", text, state_changed=None))
         else:
             self._succeed(request, result)
 
-    async def _run_plan(self, request: _Request) -> Any:
+    async def _run_plan(self, request: _Request) -> Raw:
         """Every command as soon as its inputs are there."""
         message, encoding = request.message, request.encoding
-        plan = Plan([_call(command, encoding, at) for at, command in enumerate(message.cmds)])
+        plan = Plan(
+            [_call(command, encoding) for command in message.cmds],
+            lambda value: len(memoryview(codec.encode_value(value, encoding))),
+            self._limits.arguments_bytes_max,
+        )
         commands = {command.name: command for command in message.cmds}
         providers = {name: self._place(command) for name, command in commands.items()}
-
+        results: dict[str, Raw] = {}
         stopped = False
 
         async def run(name: str) -> None:
@@ -176,10 +200,12 @@ class RpcService:
             try:
                 args, kwargs = plan.arguments(name)
                 result = await providers[name].call_plain(commands[name], args, kwargs, encoding, request.left_s())
+                needed = codec.decode_value(result, encoding) if plan.is_needed(name) else None
             except MpregError as error:
                 stopped = True
-                raise _of_command(error, name) from None
-            for ready in plan.finish(name, result):
+                raise _CommandFailed(name, error) from None
+            results[name] = result
+            for ready in plan.finish(name, needed, len(memoryview(result))):
                 if not stopped:
                     group.create_task(run(ready))
 
@@ -187,75 +213,86 @@ class RpcService:
             async with asyncio.TaskGroup() as group:
                 for name in plan.start():
                     group.create_task(run(name))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return plan.answer(message.intermediate)
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        if len(commands) == 1 and not message.intermediate:
+            return results.popitem()[1]
+        return codec.encode_value({name: results[name] for name in plan.answer(message.intermediate)}, encoding)
 
-    def _place(self, command: Command) -> Any:
+    def _place(self, command: Command) -> Provider:
         try:
             return self._placement.place(command.fun, command.locs)
         except MpregError as error:
-            raise _of_command(error, command.name) from None
+            raise _CommandFailed(command.name, error) from None
 
     def _expire(self, request: _Request) -> None:
         timeout_ms = request.timeout_s * 1e3
-        self._fail(
-            request,
-            TimedOut(
-                "TIMEOUT_EXCEEDED",
-                f"The request did not finish within {timeout_ms:.0f} ms",
-                timeout_ms=timeout_ms,
-                state_changed=None,
-            ),
-        )
-        request.task.cancel()
+        text = f"The request did not finish within {timeout_ms:.0f} ms"
+        self._end(request, TimedOut("TIMEOUT_EXCEEDED", text, timeout_ms=timeout_ms, state_changed=None))
 
     # How it ends, once.
 
+    def _end(self, request: _Request, error: MpregError) -> None:
+        """Before its function does."""
+        self._fail(request, error)
+        assert request.task is not None
+        request.task.cancel()
+
     def _close(self, request: _Request) -> bool:
-        mine = self._open.get(request.session)
-        if mine is None or mine.pop(request.message.u, None) is None:
+        """Whether it is to be answered: the first who asks hears yes."""
+        if request.is_answered:
             return False
-        if not mine:
-            del self._open[request.session]
-        request.deadline.cancel()
+        request.is_answered = True
+        if request.deadline is not None:
+            request.deadline.cancel()
+            mine = self._open[request.session]
+            del mine[request.message.u]
+            if not mine:
+                del self._open[request.session]
         return True
 
     def _succeed(self, request: _Request, result: Raw) -> None:
-        if self._close(request):
-            self.statistics.successful_requests += 1
-            self.statistics.latencies.add(time.monotonic() - request.started)
-            self._send(request.session, request.encoding, request.message.u, result, None)
+        if not self._close(request):
+            return
+        statistics = self.statistics
+        statistics.successful_requests += 1
+        statistics.latencies.add(monotonic() - request.started)
+        u, encoding = request.message.u, request.encoding
+        try:
+            request.session.send(RpcResponse(u, result), encoding)
+        except MpregError as too_large:
+            statistics.successful_requests -= 1
+            statistics.failed_requests += 1
+            self._send_error(request.session, encoding, u, too_large, None)
 
     def _fail(self, request: _Request, error: MpregError, command: str | None = None) -> None:
         if self._close(request):
             self.statistics.failed_requests += 1
-            self.statistics.latencies.add(time.monotonic() - request.started)
-            name = error.details.pop("command", command)
-            body = error_body(error, name)
-            self._send(request.session, request.encoding, request.message.u, codec.NULL[request.encoding], body)
+            self.statistics.latencies.add(monotonic() - request.started)
+            self._send_error(request.session, request.encoding, request.message.u, error, command)
 
-    def _send(self, session: Session, encoding: Encoding, u: str, r: Raw, error: ErrorBody | None) -> None:
+    def _send_error(self, session: Session, encoding: Encoding, u: str, error: MpregError, command: str | None) -> None:
+        body = error_body(error, command)
         try:
-            session.send(RpcResponse(u, r, error), encoding)
-        except MpregError as too_large:
-            session.send(RpcResponse(u, codec.NULL[encoding], error_body(too_large)), encoding)
+            session.send(RpcResponse(u, codec.NULL[encoding], body), encoding)
+        except Exception as problem:  # noqa: BLE001 - details of a function's own error may have no encoding or no end
+            log.debug("An error could not be sent whole: %s", problem)
+            bare = msgspec.structs.replace(body, details=UNSET, traceback=UNSET, message=body.message[:TEXT_LENGTH_MAX])
+            session.send(RpcResponse(u, codec.NULL[encoding], bare), encoding)
 
 
-def _call(command: Command, encoding: Encoding, at: int) -> Call:
-    args = None if command.args is UNSET else codec.decode_value(command.args, encoding)
-    kwargs = None if command.kwargs is UNSET else codec.decode_value(command.kwargs, encoding)
-    for field, value, kind in (("args", args, list), ("kwargs", kwargs, dict)):
-        if value is not None and not isinstance(value, kind):
-            expected = "an array" if kind is list else "an object"
-            path = f"$.cmds[{at}].{field}"
-            raise RpcError("RPC_INVALID_ARGUMENT", f"Expected {expected} at {path}", path=path, command=command.name)
-    return Call(command.name, args or [], kwargs or {})
+class _CommandFailed(Exception):
+    def __init__(self, command: str, error: MpregError) -> None:
+        super().__init__(command)
+        self.command = command
+        self.error = error
 
 
-def _of_command(error: MpregError, name: str) -> MpregError:
-    error.details.setdefault("command", name)
-    return error
+def _call(command: Command, encoding: Encoding) -> Call:
+    try:
+        return Call(command.name, plain_args(command.args, encoding), plain_kwargs(command.kwargs, encoding))
+    except MpregError as error:
+        raise _CommandFailed(command.name, error) from None
 
 
 def _exhausted(what: str, limit: int) -> ResourceError:

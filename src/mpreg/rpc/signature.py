@@ -15,17 +15,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from mpreg.errors import RpcError
+from mpreg.errors import MpregError, RpcError
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Decode = Callable[[Any], tuple[Any, ...]]
 
-_ABSENT = {
-    Encoding.JSON: frozenset({b"[]", b"{}", b"null"}),
-    Encoding.MSGPACK: frozenset({b"\x90", b"\x80", b"\xc0"}),
-}
-_MODULES: dict[Encoding, Any] = {Encoding.JSON: msgspec.json, Encoding.MSGPACK: msgspec.msgpack}
+_NULL = {Encoding.JSON: b"null", Encoding.MSGPACK: b"\xc0"}
+_NO_ARGS = {Encoding.JSON: b"[]", Encoding.MSGPACK: b"\x90"}
+_NO_KWARGS = {Encoding.JSON: (b"{}", b"null"), Encoding.MSGPACK: (b"\x80", b"\xc0")}
 
 
 class Signature:
@@ -39,18 +38,24 @@ class Signature:
         self._positional = [p.name for p in self.parameters.values() if p.kind in _POSITIONAL]
         self._rest = next((p.name for p in self.parameters.values() if p.kind is Parameter.VAR_POSITIONAL), None)
         self._keywords = next((p.name for p in self.parameters.values() if p.kind is Parameter.VAR_KEYWORD), None)
-        self._decoders = self._positional_decoders()
+        self._decode_json = self._positional_decoder(msgspec.json)
+        self._decode_msgpack = self._positional_decoder(msgspec.msgpack)
 
     def bind(self, args: Raw | UnsetType, kwargs: Raw | UnsetType, encoding: Encoding) -> Arguments:
         """The arguments, checked and converted; else `RPC_INVALID_ARGUMENT` with the `path` of the wrong one."""
-        if self._decoders is None or not _is_absent(kwargs, encoding):
-            return self.bind_values(_plain(args, list, encoding), _plain(kwargs, dict, encoding), encoding)
+        if self._decode_json is None or (kwargs is not UNSET and bytes(kwargs) not in _NO_KWARGS[encoding]):
+            return self.bind_values(plain_args(args, encoding), plain_kwargs(kwargs, encoding), encoding)
+        decode = self._decode_json if encoding is Encoding.JSON else self._decode_msgpack
+        assert decode is not None
+        given: Raw | bytes = _NO_ARGS[encoding] if args is UNSET else args
         try:
-            return self._decoders[encoding](_EMPTY_LIST[encoding] if _is_absent(args, encoding) else args), {}
+            return decode(given), {}
         except msgspec.ValidationError as problem:
-            raise self._invalid(problem) from None
+            if bytes(given) == _NULL[encoding]:
+                return self.bind(UNSET, UNSET, encoding)
+            raise self._invalid(problem, given, encoding) from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            codec.decode_value(typing.cast("Raw", args), encoding)  # says what is wrong with the frame
+            codec.decode_value(given, encoding)  # says what is wrong with the frame
             raise
 
     def bind_values(self, args: Sequence[Any], kwargs: Mapping[str, Any], encoding: Encoding) -> Arguments:
@@ -82,36 +87,43 @@ class Signature:
 
     def _require(self, given: dict[str, Any], keywords: dict[str, Any]) -> None:
         for at, name in enumerate(self._positional):
-            if name not in given and name not in keywords and self.parameters[name].default is Parameter.empty:
+            if name in given or self.parameters[name].default is not Parameter.empty:
+                continue
+            if name not in keywords or self.parameters[name].kind is Parameter.POSITIONAL_ONLY:
                 raise _error(f"The argument {name!r} is missing", f"args[{at}]")
         for name, parameter in self.parameters.items():
             needed = parameter.kind is Parameter.KEYWORD_ONLY and parameter.default is Parameter.empty
             if needed and name not in keywords:
                 raise _error(f"The argument {name!r} is missing", f"kwargs.{name}")
 
-    def _positional_decoders(self) -> dict[Encoding, Callable[[Any], tuple[Any, ...]]] | None:
-        """Decoders from bytes to the tuple of positional arguments, where nothing else can be needed."""
+    def _positional_decoder(self, module: Any) -> Decode | None:
+        """From bytes to the tuple of positional arguments, where nothing else can be needed."""
         by_name_only = any(
             p.kind is Parameter.KEYWORD_ONLY and p.default is Parameter.empty for p in self.parameters.values()
         )
         if self._rest is not None or by_name_only:
             return None
+        if all(self.parameters[name].default is Parameter.empty for name in self._positional):
+            types = tuple(self.types[name] for name in self._positional)
+            decode: Decode = module.Decoder(tuple[types]).decode  # type: ignore[valid-type]  # known at run time only
+            return decode
         fields: list[Any] = []
         for at, name in enumerate(self._positional):
             default = self.parameters[name].default
             field = (f"a{at}", self.types[name])
             fields.append(field if default is Parameter.empty else (*field, _default(default)))
         row = msgspec.defstruct("Arguments", fields, array_like=True, forbid_unknown_fields=True, gc=False)
-        return {encoding: _row_decoder(module, row) for encoding, module in _MODULES.items()}
+        decode_row = module.Decoder(row).decode
+        astuple = msgspec.structs.astuple
+        return lambda data: astuple(decode_row(data))
 
-    def _invalid(self, problem: msgspec.ValidationError) -> RpcError:
+    def _invalid(self, problem: msgspec.ValidationError, args: Raw | bytes, encoding: Encoding) -> MpregError:
         text, path = codec.path_of(problem)
-        if path == "$" and "at most length" in text:
-            most = len(self._positional)
-            return _error(f"Takes at most {most} positional arguments", f"args[{most}]")
-        if path == "$" and "at least length" in text:
-            got = int(text.rpartition(" ")[2])
-            return _error(f"The argument {self._positional[got]!r} is missing", f"args[{got}]")
+        if path == "$" and isinstance(values := codec.decode_value(args, encoding), list):
+            try:
+                self.bind_values(values, {}, encoding)
+            except MpregError as counted:  # which argument is missing or too many
+                return counted
         return _error(text, "args" + path.removeprefix("$"))
 
     def schema(self) -> dict[str, Any]:
@@ -143,7 +155,6 @@ class Signature:
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-_EMPTY_LIST = {Encoding.JSON: b"[]", Encoding.MSGPACK: b"\x90"}
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
@@ -178,25 +189,23 @@ def _default(value: Any) -> Any:
     return msgspec.field(default_factory=lambda: value)
 
 
-def _row_decoder(module: Any, row: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
-    decode = module.Decoder(row).decode
-    astuple = msgspec.structs.astuple
-    return lambda data: astuple(decode(data))
+def plain_args(args: Raw | UnsetType, encoding: Encoding) -> list[Any]:
+    value = None if args is UNSET else codec.decode_value(args, encoding)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _error("Expected an array", "args")
+    return value
 
 
-def _is_absent(raw: Raw | UnsetType, encoding: Encoding) -> bool:
-    return raw is UNSET or (len(memoryview(raw)) < 5 and bytes(raw) in _ABSENT[encoding])
-
-
-def _plain(raw: Raw | UnsetType, kind: type[Any], encoding: Encoding) -> Any:
-    if raw is UNSET or _is_absent(raw, encoding):
-        return kind()
-    value = codec.decode_value(raw, encoding)
-    field = "args" if kind is list else "kwargs"
-    if not isinstance(value, kind):
-        raise _error(f"Expected {'an array' if kind is list else 'an object'}", field)
-    if kind is dict and not all(isinstance(name, str) for name in value):
-        raise _error("The names of arguments are strings", field)
+def plain_kwargs(kwargs: Raw | UnsetType, encoding: Encoding) -> dict[str, Any]:
+    value = None if kwargs is UNSET else codec.decode_value(kwargs, encoding)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _error("Expected an object", "kwargs")
+    if not all(isinstance(name, str) for name in value):
+        raise _error("The names of arguments are strings", "kwargs")
     return value
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_left
+from typing import Any, Final
 
-_STEPS = 8
-"""Buckets a doubling: a percentile is at most 1/8 off."""
+_STEPS: Final = 8
+"""Buckets a doubling: a percentile is at most a twelfth too high."""
+_BOUNDS_S: Final = [1e-6 * 2 ** (step / _STEPS) for step in range(37 * _STEPS)]
+"""The upper end of each bucket: from 1 microsecond to more than the longest timeout."""
 
 
 class Latencies:
-    """A histogram of microseconds with buckets that grow with the value."""
+    """A histogram with buckets that grow with the value."""
+
+    __slots__ = ("_counts", "sum_s")
 
     def __init__(self) -> None:
-        self._counts = [0] * (48 * _STEPS)
-        self.count = 0
+        self._counts = [0] * (len(_BOUNDS_S) + 1)
         self.sum_s = 0.0
 
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
     def add(self, seconds: float) -> None:
-        us = int(seconds * 1e6)
-        if us < _STEPS:
-            bucket = max(0, us)
-        else:
-            bits = us.bit_length()
-            bucket = min((bits - 3) * _STEPS + (us >> (bits - 4)) - _STEPS, len(self._counts) - 1)
-        self._counts[bucket] += 1
-        self.count += 1
+        self._counts[bisect_left(_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
     def percentile_ms(self, fraction: float) -> float:
@@ -34,22 +35,18 @@ class Latencies:
         for bucket, count in enumerate(self._counts):
             seen += count
             if count and seen >= wanted:
-                return _upper_us(bucket) / 1e3
+                return _BOUNDS_S[min(bucket, len(_BOUNDS_S) - 1)] * 1e3
         return 0.0
 
     def mean_ms(self) -> float:
-        return self.sum_s / self.count * 1e3 if self.count else 0.0
-
-
-def _upper_us(bucket: int) -> int:
-    if bucket < _STEPS:
-        return bucket + 1
-    doubling, step = divmod(bucket, _STEPS)
-    return (_STEPS + step + 1) << (doubling - 1)
+        count = self.count
+        return self.sum_s / count * 1e3 if count else 0.0
 
 
 class RpcStatistics:
     """Named as in the note's `metrics` message."""
+
+    __slots__ = ("failed_requests", "latencies", "successful_requests")
 
     def __init__(self) -> None:
         self.successful_requests = 0
@@ -62,6 +59,6 @@ class RpcStatistics:
             "successful_requests": self.successful_requests,
             "failed_requests": self.failed_requests,
             "avg_latency_ms": round(self.latencies.mean_ms(), 3),
-            "p95_latency_ms": self.latencies.percentile_ms(0.95),
-            "p99_latency_ms": self.latencies.percentile_ms(0.99),
+            "p95_latency_ms": round(self.latencies.percentile_ms(0.95), 3),
+            "p99_latency_ms": round(self.latencies.percentile_ms(0.99), 3),
         }
