@@ -24,6 +24,8 @@ class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How often one command follows MOVED, ASK, TRYAGAIN or CLUSTERDOWN."""
     redirect_pause_s: float = 0.05
     """The pause before a command is repeated after TRYAGAIN or CLUSTERDOWN; it doubles, up to 1 s."""
+    topology_s: float = 5.0
+    """How often a cluster is asked who serves what while nothing seems to have changed."""
     subscription_messages_max: int = 10_000
     """Messages a subscription holds for a reader who is behind; then the oldest goes and the reader sees a gap."""
     channels_max: int = 50_000

@@ -105,7 +105,7 @@ class ServerLink:
             try:
                 future = self.send(*args)
             except StoreError as error:
-                if error.code != "STORE_BUSY" or not await self._wait_for_room(deadline):
+                if error.code != "STORE_BUSY" or not await self.wait_for_room(deadline):
                     raise
             else:
                 return await future
@@ -135,15 +135,12 @@ class ServerLink:
         self._hold(future, data)
         return future
 
-    def put_after(self, prefix: bytes, data: bytes, future: asyncio.Future[Any]) -> None:
+    def again_after(self, prefix: bytes, data: bytes, future: asyncio.Future[Any]) -> None:
         """Two commands that must arrive one right after the other (ASKING); the reply of the first is dropped."""
-        if self._link is None:
-            future.set_exception(StoreError("STORE_UNAVAILABLE", "the server of a moving slot is down"))
-            return
         first = self._create_future()
         silence(first)
-        self._link.again(prefix, first)
-        self._link.again(data, future)
+        self.again(prefix, first)
+        self.again(data, future)
 
     def again(self, data: bytes, future: asyncio.Future[Any]) -> None:
         """As `put`, for a command that was accepted once and comes back to be sent here: nothing is raised."""
@@ -154,7 +151,7 @@ class ServerLink:
         else:
             self._hold(future, data)
 
-    async def _wait_for_room(self, deadline: float) -> bool:
+    async def wait_for_room(self, deadline: float) -> bool:
         room = self._create_future()
         self._room.append(room)
         try:

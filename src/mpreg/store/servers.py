@@ -64,6 +64,13 @@ class Servers(Protocol):
         """`changed` is called whenever `places` has become another."""
 
 
+def fixed(address: Address) -> Where:
+    async def where() -> Address:
+        return address
+
+    return where
+
+
 class Single:
     """One server. `where` names it; behind sentinels, whoever is the primary when the link is dialled."""
 

@@ -17,16 +17,18 @@ from typing import Self
 from msgspec.structs import replace
 
 from mpreg.errors import StoreError
+from mpreg.store.cluster import Cluster
 from mpreg.store.dedicated import Dedicated
 from mpreg.store.dial import Dial, Server, tls_context
 from mpreg.store.hub import Hub, names
 from mpreg.store.key_events import PROBE_KEY, EventSource, KeyEvents
 from mpreg.store.limits import StoreLimits
 from mpreg.store.scan import COUNT, scan
+from mpreg.store.sentinel import sentinels
 from mpreg.store.server_link import ServerLink
-from mpreg.store.servers import Servers, Single
+from mpreg.store.servers import Servers, Single, fixed
 from mpreg.store.subscription import Inbox, Subscription
-from mpreg.store.url import Address, StoreUrl
+from mpreg.store.url import StoreUrl
 
 
 async def connect(url: str | StoreUrl, *, name: str = "mpreg", limits: StoreLimits | None = None) -> Store:
@@ -54,6 +56,7 @@ class Store:
             database=url.database,
             ssl=tls_context(url.tls) if url.tls is not None else None,
             server_name=url.tls.server_name if url.tls is not None else None,
+            primary_only=url.kind == "sentinel",
         )
         self._servers = self._behind(url)
         self._closed = False
@@ -73,12 +76,13 @@ class Store:
         return f"Store({str(self.url)!r})"
 
     def _behind(self, url: StoreUrl) -> Servers:
-        address = url.addresses[0]
-
-        async def where() -> Address:
-            return address
-
-        return Single(where, self._how)
+        match url.kind:
+            case "single":
+                return Single(fixed(url.addresses[0]), self._how)
+            case "sentinel":
+                return Single(sentinels(url, self._how), self._how)
+            case "cluster":
+                return Cluster(url.addresses, self._how)
 
     async def open(self) -> None:
         await self._servers.open()
