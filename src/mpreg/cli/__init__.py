@@ -15,6 +15,8 @@ from mpreg.errors import MpregError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: (module in mpreg.cli that defines a click command of that name, one line of help)
+    "muf": ("muf", "Requests and replies as plain Redis keys"),
+    "lock": ("lock", "Run a command under a lock; look at a lock, or break it"),
 }
 
 
