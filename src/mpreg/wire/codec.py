@@ -48,8 +48,11 @@ class _Codec:
         self.envelope = module.Decoder(_Envelope)
         self.first_key = {key: family for key, family in first_key.items() if family in self.decoders}
         self.at = slice(first_key_at, first_key_at + len(next(iter(first_key))))
+        self.text = module is msgspec.json
 
     def decode(self, message: bytes) -> Message:
+        if self.text and not message.isascii():
+            _check_text(message)
         family = self.first_key.get(message[self.at], "role")
         try:
             decoded: Message = self.decoders[family](message)
@@ -99,6 +102,14 @@ class _Envelope(msgspec.Struct):
 
 
 _TAGS: Final = {name: {cls.__struct_config__.tag for cls in classes} for name, classes in FAMILIES.items()}
+
+
+def _check_text(message: bytes) -> None:
+    """What stays raw in a message is passed on in other text frames, which would break on it."""
+    try:
+        message.decode()
+    except UnicodeDecodeError as problem:
+        raise _unreadable(problem) from None
 
 
 def _refuse(value: Any) -> Any:
