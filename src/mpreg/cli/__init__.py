@@ -16,6 +16,7 @@ from mpreg.errors import MpregError
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: (module in mpreg.cli that defines a click command of that name, one line of help)
     "muf": ("muf", "Requests and replies as plain Redis keys"),
+    "keys": ("keys", "Look at, check and keep declared keys of any Valkey or Redis"),
     "lock": ("lock", "Run a command under a lock; look at a lock, or break it"),
 }
 

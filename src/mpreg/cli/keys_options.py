@@ -71,9 +71,10 @@ def store_url(given: str | None) -> str:
 
 def load_catalog(given: tuple[str, ...]) -> Catalog:
     """The declarations that --schema names; without any, the keys of MPREG itself."""
+    from mpreg.cli.keys_own import own_modules
     from mpreg.keyspace.loading import load
 
-    return load(given or _chosen().schema)
+    return load(given or _chosen().schema or own_modules())
 
 
 def schema_given(given: tuple[str, ...]) -> bool:
@@ -102,7 +103,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, default=str))
+    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)
 
 
 def readable(data: bytes) -> str:
