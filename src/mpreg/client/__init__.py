@@ -1,0 +1,8 @@
+"""The Python client: `connect` to one node or several, `call` functions, `request` several that use each other."""
+
+from mpreg.client.client import Client
+from mpreg.client.commands import CommandBuilder, command
+from mpreg.client.connecting import connect
+from mpreg.client.settings import ClientSettings
+
+__all__ = ["Client", "ClientSettings", "CommandBuilder", "command", "connect"]

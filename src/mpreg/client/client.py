@@ -1,0 +1,210 @@
+"""What a program calls: functions of a cluster, through whichever node it is connected to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, overload
+
+from msgspec import UNSET, Raw, UnsetType
+
+from mpreg.client.calls import Call
+from mpreg.client.commands import CommandBuilder, assemble, single
+from mpreg.client.connection import Handler
+from mpreg.client.exchange import Exchange
+from mpreg.client.results import decode_result
+from mpreg.client.settings import ClientSettings
+from mpreg.client.sources import Source
+from mpreg.client.upkeep import Upkeep
+from mpreg.errors import MpregError, ProtocolError, RpcError
+from mpreg.wire import codec
+from mpreg.wire.error import ErrorResponse, to_exception
+from mpreg.wire.message import Message
+from mpreg.wire.rpc import Command, Rpc, RpcResponse
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+NODE_TIMEOUT_S: Final = 30.0
+"""What a node assumes if a request does not say (R-R7), so it need not be said."""
+
+
+class Client:
+    """A connection that is kept up. Made by `connect`; many calls may be under way at once.
+
+    When the connection breaks, what was sent fails with `TRANSPORT_CONNECTION_LOST` (nobody knows whether it ran), what
+    was not sent waits for the next connection, up to its timeout.
+    """
+
+    def __init__(self, sources: Sequence[Source], settings: ClientSettings) -> None:
+        self.settings = settings
+        self._exchange = Exchange(settings)
+        self._upkeep = Upkeep(sources, self._exchange, settings)
+        self._next_u = itertools.count(1).__next__
+        self._encoding = settings.encoding
+
+    async def start(self) -> None:
+        """`connect` does this. Raises why no node can be reached."""
+        await self._upkeep.start()
+
+    async def close(self) -> None:
+        """Calls that are under way fail with `TRANSPORT_CLOSED`. Closing twice is fine."""
+        await self._upkeep.stop()
+        await self._exchange.close()
+
+    # Functions.
+
+    @overload
+    async def call(
+        self,
+        fun: str,
+        /,
+        *args: Any,
+        locs: Iterable[str] = ...,
+        timeout: float | None = ...,
+        result_type: type[T],
+        **kwargs: Any,
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self,
+        fun: str,
+        /,
+        *args: Any,
+        locs: Iterable[str] = ...,
+        timeout: float | None = ...,
+        result_type: Any = ...,
+        **kwargs: Any,
+    ) -> Any: ...
+
+    async def call(
+        self,
+        fun: str,
+        /,
+        *args: Any,
+        locs: Iterable[str] = (),
+        timeout: float | None = None,
+        result_type: Any = Any,
+        **kwargs: Any,
+    ) -> Any:
+        """The result of one function, which runs where `locs` are. Cancelling the call cancels the function.
+
+        `result_type` may be any type that msgspec decodes: `list[int]`, a `Struct`, a dataclass; a result that does
+        not fit raises `RPC_INVALID_RESULT`. What the node answers with is raised as a subclass of `MpregError`.
+        """
+        call = await self._ask(single(fun, args, kwargs, locs), timeout)
+        return decode_result(_result_of(call), call.encoding, result_type)
+
+    @overload
+    async def request(self, wanted: CommandBuilder[T], /, *, timeout: float | None = ...) -> T: ...
+
+    @overload
+    async def request(self, wanted: Sequence[CommandBuilder[Any]], /, *, timeout: float | None = ...) -> list[Any]: ...
+
+    async def request(
+        self, wanted: CommandBuilder[Any] | Sequence[CommandBuilder[Any]], /, *, timeout: float | None = None
+    ) -> Any:
+        """The results of commands, and of what they refer to, in one round trip; for a list of commands a list.
+
+        Independent commands run at the same time. If one fails, its error is raised, with `details["command"]`.
+        """
+        builders = [wanted] if isinstance(wanted, CommandBuilder) else list(wanted)
+        if not builders:
+            return []
+        names, commands = assemble(builders)
+        call = await self._ask(commands, timeout, intermediate=not _are_final(builders, names))
+        raw = _result_of(call)
+        by_name = {commands[0].name: raw} if len(commands) == 1 else decode_result(raw, call.encoding, dict[str, Raw])
+        results = [decode_result(by_name[names[each]], call.encoding, each.result_type) for each in builders]
+        return results[0] if isinstance(wanted, CommandBuilder) else results
+
+    # Other messages: what topics, queues and caches are built on.
+
+    def new_u(self) -> str:
+        """A correlation id that no other message of this client has."""
+        return str(self._next_u())
+
+    async def ask(self, message: Message, reply_type: type[M], *, timeout: float | None = None) -> M:
+        """Send a message that has a `u` (see `new_u`), return its answer. Raises what an `error-response` says."""
+        u = getattr(message, "u", None)
+        assert isinstance(u, str)
+        timeout_s = self.settings.timeout_s if timeout is None else timeout
+        call = await self._exchange.ask(u, codec.encode(message, self._encoding), timeout_s, False)
+        reply = call.future.result()
+        if isinstance(reply, ErrorResponse):
+            raise to_exception(reply.error)
+        if not isinstance(reply, reply_type):
+            raise _unexpected(reply)
+        return reply
+
+    def tell(self, message: Message) -> None:
+        """Send a message that nobody answers. Raises `TRANSPORT_CONNECTION_LOST` if there is no connection now."""
+        self._exchange.tell(codec.encode(message, self._encoding))
+
+    def on(self, message_type: type[Message], handler: Handler) -> None:
+        """Whom messages of this class go to, that the node sends unasked. One handler a class."""
+        if message_type in self._exchange.handlers:
+            raise ValueError(f"{message_type.__name__} has a handler already")
+        self._exchange.handlers[message_type] = handler
+
+    def on_reconnected(self, tell: Callable[[], Awaitable[None]]) -> None:
+        """What to do after the connection was lost and is there again, maybe to another node."""
+        self._upkeep.on_reconnected.append(tell)
+
+    # How things are.
+
+    @property
+    def is_connected(self) -> bool:
+        return self._exchange.current is not None
+
+    @property
+    def url(self) -> str | None:
+        """Of the node that this client is connected to at the moment."""
+        current = self._exchange.current
+        return None if current is None else current.link.url
+
+    @property
+    def calls_open(self) -> int:
+        """Sent and not answered."""
+        return self._exchange.open_calls
+
+    @property
+    def calls_waiting(self) -> int:
+        """Not sent yet, for want of a connection or of room on it."""
+        return self._exchange.waiting_calls
+
+    def __repr__(self) -> str:
+        return f"<Client {self.url or 'not connected'}>"
+
+    async def _ask(self, commands: tuple[Command, ...], timeout: float | None, intermediate: bool = False) -> Call:
+        timeout_s = self.settings.timeout_s if timeout is None else timeout
+        if timeout_s <= 0:
+            raise ValueError("timeout is a number of seconds above 0")
+        timeout_ms: float | UnsetType = UNSET if timeout_s == NODE_TIMEOUT_S else timeout_s * 1e3
+        u = str(self._next_u())
+        try:
+            data = codec.encode(Rpc(u, commands, timeout_ms, intermediate), self._encoding)
+        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+            raise RpcError("RPC_INVALID_ARGUMENT", f"The arguments can't be encoded: {problem}") from None
+        return await self._exchange.ask(u, data, timeout_s, True)
+
+
+def _result_of(call: Call) -> Raw:
+    reply = call.future.result()
+    if reply.__class__ is not RpcResponse:
+        raise to_exception(reply.error) if isinstance(reply, ErrorResponse) else _unexpected(reply)
+    if reply.error is not None:
+        raise to_exception(reply.error)
+    return reply.r
+
+
+def _unexpected(reply: Message) -> MpregError:
+    tag = reply.__struct_config__.tag
+    return ProtocolError("PROTOCOL_UNEXPECTED_MESSAGE", f"{tag!r} does not answer this message", state_changed=None)
+
+
+def _are_final(builders: Sequence[CommandBuilder[Any]], names: Mapping[CommandBuilder[Any], str]) -> bool:
+    """Whether no wanted command is another one's input, so that the node's plain answer has all of them (R-R1)."""
+    used = {used for builder in names for used in builder.needs()}
+    return not any(builder in used for builder in builders)

@@ -1,0 +1,117 @@
+"""Keeps a client connected: one link at a time, to one of several nodes, again whenever it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from mpreg.client.connection import Connection
+from mpreg.client.exchange import Exchange
+from mpreg.client.settings import ClientSettings
+from mpreg.client.sources import Source
+from mpreg.errors import MpregError
+from mpreg.transport import Link
+
+log = logging.getLogger(__name__)
+
+STABLE_S = 5.0
+"""A connection that held this long ends a series of failures; else a node that refuses us at once would be
+asked without a pause."""
+
+Reconnected = Callable[[], Awaitable[None]]
+
+
+class Backoff:
+    def __init__(self) -> None:
+        self.n = 0
+
+    def next(self) -> float:
+        self.n += 1
+        return min(5.0, 0.05 * 2.0**self.n)
+
+    def reset(self) -> None:
+        self.n = 0
+
+
+class Upkeep:
+    def __init__(self, sources: Sequence[Source], exchange: Exchange, settings: ClientSettings) -> None:
+        self._sources = list(sources)
+        self._exchange = exchange
+        self._patience_s = settings.patience_s
+        self._backoff = Backoff()
+        self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+        self.on_reconnected: list[Reconnected] = []
+
+    async def start(self) -> None:
+        """Returns when there is a connection. Raises why there is none, and leaves nothing behind then."""
+        self._task = asyncio.create_task(self._keep(), name="mpreg-client")
+        try:
+            await self._first
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (connection := await self._reach()) is not None:
+            since = loop.time()
+            self._exchange.use(connection)
+            if self._first.done():
+                await self._tell_reconnected()
+            else:
+                self._first.set_result(None)
+            await connection.gone.wait()
+            if loop.time() - since >= STABLE_S:
+                self._backoff.reset()
+            else:
+                await asyncio.sleep(self._backoff.next())
+
+    async def _reach(self) -> Connection | None:
+        """A connection to the next node that can be reached; None when the first attempts have failed for good."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._patience_s
+        while True:
+            try:
+                return await self._try_all()
+            except MpregError as error:
+                if not self._first.done() and loop.time() >= give_up:
+                    self._first.set_exception(error)
+                    return None
+                pause = self._backoff.next()
+                log.debug("No node can be reached, again in %.1f s: %s", pause, error)
+                await asyncio.sleep(pause)
+
+    async def _try_all(self) -> Connection:
+        """Every source once. Raises what the last one said."""
+        for number in range(len(self._sources)):
+            source = self._sources.pop(0)
+            self._sources.append(source)
+            connections: list[Connection] = []
+
+            def accept(link: Link, found: list[Connection] = connections) -> Connection:
+                found.append(self._exchange.accept(link))
+                return found[-1]
+
+            try:
+                await source.dial(accept)
+            except MpregError:
+                if number == len(self._sources) - 1:
+                    raise
+            else:
+                return connections[0]
+        raise AssertionError("there is at least one source")
+
+    async def _tell_reconnected(self) -> None:
+        for tell in self.on_reconnected:
+            try:
+                await tell()
+            except MpregError as error:
+                log.warning("After a reconnect: %s", error)
