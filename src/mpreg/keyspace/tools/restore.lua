@@ -9,7 +9,8 @@ if at >= 0 then
 end
 local left = redis.call('PTTL', key)
 if left ~= -2 then
-  if (left == -1) == (at == -1) and redis.pcall('PEXPIRETIME', key) == at and redis.call('DUMP', key) == ARGV[3] then
+  local as_long = (left == -1 and at == -1) or redis.pcall('PEXPIRETIME', key) == at
+  if as_long and redis.call('DUMP', key) == ARGV[3] then
     return 'same'
   end
   if ARGV[2] ~= 'replace' then
