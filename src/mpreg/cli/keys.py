@@ -32,15 +32,22 @@ class _Lazy(click.RichGroup):
         return list(SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """What the list of commands shows: the table knows it, nothing is imported."""
         if cmd_name not in SUBCOMMANDS:
             return None
-        command = importlib.import_module(f"mpreg.cli.{SUBCOMMANDS[cmd_name][0]}").command
-        assert isinstance(command, click.Command)
-        return command
+        return click.RichCommand(name=cmd_name, help=SUBCOMMANDS[cmd_name][1])
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in SUBCOMMANDS.items()])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """What runs: now its module is needed."""
+        name = args[0]
+        if name not in SUBCOMMANDS:
+            return super().resolve_command(ctx, args)
+        command = importlib.import_module(f"mpreg.cli.{SUBCOMMANDS[name][0]}").command
+        assert isinstance(command, click.Command)
+        command.name = name
+        return name, command, args[1:]
 
 
 @click.group(cls=_Lazy)
