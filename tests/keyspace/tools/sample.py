@@ -19,7 +19,7 @@ class Job(msgspec.Struct):
 
 APP = Keyspace("app", prefix="app:")
 APP.hash("job:{job:int}", Job, name="job", ttl=3600)
-APP.string("temp:{name}", text, name="temp", ttl=60)
+APP.string("temp:{name:bytes}", text, name="temp", ttl=60)
 APP.string("session:{name}", text, name="session", ttl=1800)
 APP.string("lock:{name}", text, name="lock", ttl=300, protection="lock")
 APP.set("active", text, name="active", protection="state")

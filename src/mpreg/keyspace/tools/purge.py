@@ -40,10 +40,18 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     keys_per_s: float | None = None
     """By default what is read is not held back, and what is deleted is."""
 
+    def __post_init__(self) -> None:
+        if {"idle", "frequency"} <= self._fields:
+            raise KeyspaceError("KEYSPACE_INVALID_QUERY", "no server tracks both idle and frequency", field="where")
+
+    @property
+    def _fields(self) -> set[str]:
+        return {condition.field for condition in self.conditions}
+
     @property
     def use(self) -> Use:
         """How keys are used is asked for only if a condition needs it."""
-        fields = {condition.field for condition in self.conditions}
+        fields = self._fields
         return "idle" if "idle" in fields else "freq" if "frequency" in fields else ""
 
 
@@ -80,6 +88,20 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
 async def plan(store: Store, order: Order, progress: Progress = lambda done: None) -> tuple[Plan, list[bytes]]:
     """What would go, and the keys themselves, of which no more are kept than may be purged at once."""
+    try:
+        return await _plan(store, order, progress)
+    except StoreError as error:
+        if order.use and "maxmemory policy" in error.message:
+            field = "idle" if order.use == "idle" else "frequency"
+            raise KeyspaceError(
+                "KEYSPACE_INVALID_QUERY",
+                f"this server does not track {field}: its maxmemory-policy decides which of idle and frequency it does",
+                field="where",
+            ) from None
+        raise
+
+
+async def _plan(store: Store, order: Order, progress: Progress) -> tuple[Plan, list[bytes]]:
     chosen: list[bytes] = []
     examples: list[str] = []
     families: Counter[str] = Counter()
