@@ -154,7 +154,9 @@ class Backend:
                 async for page in self._store.scan(match=names.glob(None, "REQ")):
                     await self._look_at([name for key in page if (name := names.parse(key)) is not None])
             except StoreError as error:
-                log.debug("A scan for requests broke off: %s", error)
+                if not error.retryable:
+                    log.warning("Requests from before are not looked for: %s", error.message)
+                    continue
                 await asyncio.sleep(RETRY_S)
                 self._scan.set()
 
@@ -195,18 +197,24 @@ class Backend:
         self._more()
 
     async def _take(self, name: Name) -> None:
-        try:
-            asked_at = time.monotonic()
-            taken = await self._claims.take(name)
-            if not taken.mine:
-                self._elsewhere(name, taken)
-                return
-            raw = await self._read(name)
-        except StoreError as error:
-            # Nothing was started. With a claim of ours in place nobody else will either, until it runs out.
-            log.warning("%s could not be taken: %s", name.key.decode(), error)
-            self._intake.done(name, self._loop.time())
-            return
+        again = False
+        while True:
+            try:
+                asked_at = time.monotonic()
+                taken = await self._claims.take(name, again)
+                if not taken.mine:
+                    self._elsewhere(name, taken)
+                    return
+                raw = await self._read(name)
+                break
+            except StoreError as error:
+                if not error.retryable:
+                    log.warning("%s could not be taken: %s", name.key.decode(), error)
+                    self._intake.done(name, self._loop.time())
+                    return
+            # Nothing was started, so it may be taken once more, for as long as it is there.
+            again = True
+            await asyncio.sleep(RETRY_S)
         alive_s = taken.alive_s
         if raw is None or (alive_s is not None and time.monotonic() >= asked_at + alive_s):
             self._intake.done(name, self._loop.time())

@@ -42,14 +42,17 @@ class Claims:
         self._group = group
         self._worker = worker
 
-    async def take(self, request: Name) -> Taken:
-        """One write: the claim, and the time that is left."""
+    async def take(self, request: Name, again: bool = False) -> Taken:
+        """One write: the claim, and the time that is left. `again`: an earlier attempt may have claimed it already,
+        before its connection broke."""
         if self.policy == "off":
             return Taken(True, await remaining_s(self._store, request))
         first_ms = UNKNOWN_MS if self.policy == "once" else ttl.milliseconds(self.lease_s)
         claim = names.claim(self._group, request).key
         claimed = self._store.send(b"SET", claim, self._worker, b"NX", b"PX", first_ms)
         alive_s, won = await asyncio.gather(remaining_s(self._store, request), claimed)
+        if won is None and again:
+            won = True if await self._store.send(b"GET", claim) == self._worker.encode() else None
         if won is not None and self.policy == "once" and alive_s is not None:
             await self._store.send(b"PEXPIRE", claim, ttl.milliseconds(alive_s) + AFTER_MS)
         return Taken(won is not None, alive_s)

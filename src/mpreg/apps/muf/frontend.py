@@ -126,22 +126,36 @@ class Frontend:
     async def _set(
         self, call: Call, data: bytes, ttl_s: float, is_new: bool, then: Callable[[Call], None] | None
     ) -> None:
-        try:
-            if not is_new and await self._is_answered(call):
+        """A connection that breaks meanwhile is no reason to give up: NX makes the repetition harmless, as long as the
+        first one can't have expired."""
+        give_up = self._loop.time() + ttl_s
+        again = False
+        while True:
+            try:
+                if not is_new and not again and await self._is_answered(call):
+                    raise MufIdInUse(call.name.id)
+                written = self._store.send(b"SET", call.name.key, data, b"NX", *ttl.expiry(ttl_s))
+                if then is not None:
+                    then(call)  # leaves in the same write
+                if await written is not None or (again and await self._is_ours(call, data)):
+                    return
                 raise MufIdInUse(call.name.id)
-            written = self._store.send(b"SET", call.name.key, data, b"NX", *ttl.expiry(ttl_s))
-            if then is not None:
-                then(call)  # leaves in the same write
-            if await written is None:
-                raise MufIdInUse(call.name.id)
-        except StoreError as error:
-            if error.retryable and error.state_changed is None:
-                raise MufConnectionLost(call.name.id, error.message) from error
-            raise
+            except StoreError as error:
+                if error.code != "STORE_CONNECTION_LOST":
+                    raise
+                if self._loop.time() >= give_up:
+                    raise MufConnectionLost(call.name.id, error.message) from error
+                again = again or error.state_changed is not False
+
+    async def _is_ours(self, call: Call, data: bytes) -> bool:
+        """The request that is there is what an earlier attempt wrote before its connection broke."""
+        there = await self._store.send(b"GET", call.name.key)
+        return there is None or there == data
 
     async def _is_answered(self, call: Call) -> bool:
         """An answer to an earlier request of this id would be taken for the answer to this one."""
-        return any(await asyncio.gather(*(self._store.send(b"EXISTS", key) for key in (call.res, call.err))))
+        there = await asyncio.gather(*(self._store.send(b"GET", key) for key in (call.res, call.err)))
+        return there != [None, None]
 
     async def _last_look(self, call: Call, timeout_s: float) -> bytes:
         """R-M4: before it gives up it reads once more. What can't be read by then is no answer."""

@@ -1,0 +1,5 @@
+"""`python -m mpreg` is `mpreg`."""
+
+from mpreg.cli import main
+
+main()
