@@ -35,6 +35,8 @@ class Ttl(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in (("seconds", self.seconds), ("max_seconds", self.max_seconds)):
             if value is not None and not is_seconds(value):
                 raise _undeclarable(f"{name} is a number over 0 and at most {SECONDS_MAX:.0f}, not {value!r}")
+            if value is not None:
+                msgspec.structs.force_setattr(self, name, float(value))  # so that 30 and 30.0 are one declaration
         if self.until is not None:
             if self.max_seconds is not None:
                 raise _undeclarable("a TTL until midnight has no max_seconds")
