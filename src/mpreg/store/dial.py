@@ -158,9 +158,11 @@ async def _hello(link: Link, how: Dial, place: str) -> Server:
     try:
         about = await link.send(b"HELLO", b"3", *login, b"SETNAME", how.name)
     except StoreReplyError as error:
-        if error.code == "STORE_AUTH":
+        # NOAUTH to a HELLO that carries the password: the server does not know HELLO.
+        unheard = error.details["reply"] == "NOAUTH" and how.password is not None
+        if error.code == "STORE_AUTH" and not unheard:
             raise _auth_error(error, how, place) from None
-        if error.code not in ("STORE_NOT_PERMITTED", "STORE_REPLY"):
+        if error.code not in ("STORE_NOT_PERMITTED", "STORE_REPLY", "STORE_AUTH"):
             raise
         return await _resp2(link, how, place)
     return Server(
