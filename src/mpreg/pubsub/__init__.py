@@ -1,0 +1,9 @@
+"""Topics: patterns, who wants what (`exchange`), how it gets there (`delivery`), and what was published lately."""
+
+from mpreg.pubsub.limits import PubSubLimits
+from mpreg.pubsub.outbox import Receiver
+from mpreg.pubsub.patterns import Levels, parse_pattern
+from mpreg.pubsub.run import Run
+from mpreg.pubsub.service import PubSubService
+
+__all__ = ["Levels", "PubSubLimits", "PubSubService", "Receiver", "Run", "parse_pattern"]

@@ -1,0 +1,173 @@
+"""What goes to one subscription of a connection: in order, the backlog first, and never more into its link than it
+reads.
+
+A run that the subscriber is not ready for waits here, as a reference to what all share. Nobody else waits for it
+(R-P5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from mpreg.errors import MpregError, ResourceError
+from mpreg.pubsub import frames
+from mpreg.pubsub.limits import PubSubLimits
+from mpreg.pubsub.run import Run
+from mpreg.pubsub.statistics import PubSubStatistics
+from mpreg.transport import Link
+from mpreg.wire.encoding import Encoding
+
+
+class Receiver(Protocol):
+    """Takes what a subscription gets."""
+
+    def take(self, run: Run) -> None: ...
+
+    def end(self) -> None:
+        """The subscription has ended."""
+
+
+class Load:
+    """Bytes that wait for one connection, in all its outboxes."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class Outbox:
+    def __init__(
+        self,
+        link: Link,
+        load: Load,
+        subscription_id: str,
+        encoding: Encoding,
+        limits: PubSubLimits,
+        statistics: PubSubStatistics,
+        slow: set[Outbox],
+        *,
+        batch: bool,
+        drop_oldest: bool,
+    ) -> None:
+        self._link = link
+        self._load = load
+        self._encoding = encoding
+        self._batch = batch
+        self._drop_oldest = drop_oldest
+        self._limits = limits
+        self._statistics = statistics
+        self._slow = slow
+        self._prefix = frames.prefix(encoding, subscription_id, batch=batch, backlog=False)
+        self._backlog_prefix = frames.prefix(encoding, subscription_id, batch=batch, backlog=True)
+        self._written_max = min(limits.written_bytes_max, link.limits.waiting_bytes_max // 2)
+        self._sent = 0
+        self._backlog: deque[Run] = deque()
+        self._waiting: deque[Run] = deque()
+        self._waiting_messages = 0
+        self._waiting_bytes = 0
+        self._ended = False
+
+    def __len__(self) -> int:
+        """Live messages that wait."""
+        return self._waiting_messages
+
+    def take(self, run: Run) -> None:
+        if self._ended:
+            return
+        if self._waiting or self._backlog or self._link.waiting > self._written_max:
+            self._hold(run)
+        else:
+            self._write(run)
+
+    def replay(self, runs: Iterable[Run]) -> None:
+        """What was published before the subscription began, before anything else."""
+        self._backlog.extend(runs)
+        self._slow.add(self)
+        self.pump()
+
+    def pump(self) -> None:
+        """Write what waits, as far as the subscriber has read what was written."""
+        while self._link.waiting <= self._written_max and not self._ended:
+            if self._backlog:
+                self._write(self._backlog.popleft())
+            elif self._waiting:
+                run = self._waiting.popleft()
+                self._forget(len(run.messages), run.size)
+                self._write(run)
+            else:
+                self._slow.discard(self)
+                return
+
+    def end(self) -> None:
+        self._ended = True
+        self._forget(self._waiting_messages, self._waiting_bytes)
+        self._backlog.clear()
+        self._waiting.clear()
+        self._slow.discard(self)
+
+    def _write(self, run: Run) -> None:
+        encoding, prefix = self._encoding, self._backlog_prefix if run.backlog else self._prefix
+        try:
+            if self._batch:
+                self._link.send(prefix + run.tail(encoding), encoding)
+            else:
+                for body in run.bodies(encoding):
+                    self._sent += 1
+                    self._link.send(frames.single(encoding, prefix, self._sent, body), encoding)
+        except MpregError:  # a message over the limit of this link
+            self._statistics.messages_dropped += len(run.messages)
+        else:
+            self._statistics.messages_delivered += len(run.messages)
+
+    def _hold(self, run: Run) -> None:
+        self._waiting.append(run)
+        self._waiting_messages += len(run.messages)
+        self._waiting_bytes += run.size
+        self._load.bytes += run.size
+        self._slow.add(self)
+        if self._drop_oldest:
+            self._drop()
+        elif self._load.bytes + self._link.waiting > self._link.limits.waiting_bytes_max:
+            self._disconnect()
+
+    def _drop(self) -> None:
+        """The oldest, until the rest is within the limits; the newest stays, whatever its size."""
+        limits = self._limits
+        while (
+            self._waiting_messages > limits.waiting_messages_max or self._waiting_bytes > limits.waiting_bytes_max
+        ) and self._waiting_messages > 1:
+            first = self._waiting.popleft()
+            excess = self._waiting_messages - limits.waiting_messages_max
+            if self._waiting_bytes > limits.waiting_bytes_max or excess >= len(first.messages):
+                count = len(first.messages) if self._waiting else len(first.messages) - 1
+            else:
+                count = excess
+            kept = 0
+            if count < len(first.messages):
+                rest = first.without(count)
+                self._waiting.appendleft(rest)
+                kept = rest.size
+            self._forget(count, first.size - kept)
+            self._statistics.messages_dropped += count
+
+    def _disconnect(self) -> None:
+        limit = self._link.limits.waiting_bytes_max
+        self._statistics.slow_disconnects += 1
+        self._statistics.messages_dropped += self._waiting_messages
+        self.end()
+        self._link.close(
+            ResourceError(
+                "RESOURCE_SLOW_CONSUMER",
+                f"More than {limit} bytes wait to be read by this subscriber",
+                limit="waiting_bytes_max",
+                waiting_bytes_max=limit,
+            )
+        )
+
+    def _forget(self, messages: int, size: int) -> None:
+        self._waiting_messages -= messages
+        self._waiting_bytes -= size
+        self._load.bytes -= size

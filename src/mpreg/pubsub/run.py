@@ -1,0 +1,70 @@
+"""A run of messages that go to the same subscriptions: encoded once for each encoding, whoever and however many
+they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from mpreg.pubsub import frames
+from mpreg.pubsub.message import Published
+from mpreg.wire.encoding import Encoding
+from mpreg.wire.pubsub import PubSubMessage
+
+RUN_BYTES: Final = 48 * 1024
+"""A run is closed when it has reached this. Long enough that a frame costs little, short enough that a link copies it
+behind its header and joins it with others in one write."""
+
+
+class Run:
+    __slots__ = ("_bodies", "_tails", "backlog", "messages", "origin", "size")
+
+    def __init__(self, origin: str, messages: list[Published], size: int = 0, *, backlog: bool = False) -> None:
+        self.origin = origin
+        self.messages = messages
+        self.size = size
+        self.backlog = backlog
+        self._tails: dict[Encoding, bytes] = {}
+        self._bodies: dict[Encoding, list[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def tail(self, encoding: Encoding) -> bytes:
+        """Of a batch frame."""
+        tail = self._tails.get(encoding)
+        if tail is None:
+            tail = frames.batch_tail(encoding, self.origin, self.messages[-1].seq, self._encodable(encoding))
+            self._tails[encoding] = tail
+        return tail
+
+    def bodies(self, encoding: Encoding) -> list[bytes]:
+        """Each message alone."""
+        bodies = self._bodies.get(encoding)
+        if bodies is None:
+            bodies = list(map(frames.ENCODE[encoding], self._encodable(encoding)))
+            self._bodies[encoding] = bodies
+        return bodies
+
+    def without(self, count: int) -> Run:
+        """The run but for its first messages."""
+        return next(runs_of(self.origin, self.messages[count:], run_bytes=self.size, backlog=self.backlog))
+
+    def _encodable(self, encoding: Encoding) -> list[PubSubMessage]:
+        return [message for each in self.messages if (message := each.in_encoding(encoding)) is not None]
+
+
+def runs_of(
+    origin: str, messages: Iterable[Published], *, run_bytes: int = RUN_BYTES, backlog: bool = False
+) -> Iterator[Run]:
+    chosen: list[Published] = []
+    size = 0
+    for published in messages:
+        chosen.append(published)
+        size += published.size
+        if size >= run_bytes:
+            yield Run(origin, chosen, size, backlog=backlog)
+            chosen, size = [], 0
+    if chosen:
+        yield Run(origin, chosen, size, backlog=backlog)

@@ -1,0 +1,228 @@
+"""Topics as a node offers them: publish, subscribe, unsubscribe, for connections and for the node's own program.
+
+The seam between backlog and live messages has no gap and no duplicate (R-P4), because both are decided in one turn:
+a message is matched when it is published, so it is either in the backlog before the subscription is there, or
+delivered to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import UNSET, Raw
+
+from mpreg.errors import ProtocolError, PubSubError
+from mpreg.pubsub.backlog import Backlog
+from mpreg.pubsub.delivery import Delivery
+from mpreg.pubsub.exchange import Exchange, Interest, Subscription
+from mpreg.pubsub.limits import PubSubLimits
+from mpreg.pubsub.outbox import Load, Outbox, Receiver
+from mpreg.pubsub.patterns import Levels
+from mpreg.pubsub.payload import encode_payload
+from mpreg.pubsub.publishing import Publishing
+from mpreg.pubsub.requests import backlog_seconds_of, patterns_of
+from mpreg.pubsub.run import Run, runs_of
+from mpreg.pubsub.statistics import PubSubStatistics
+from mpreg.transport.session import Session
+from mpreg.wire.encoding import Encoding
+from mpreg.wire.message import Message
+from mpreg.wire.pubsub import (
+    BATCH_MESSAGES_MAX,
+    PubSubAck,
+    PubSubMessage,
+    PubSubPublish,
+    PubSubSubscribe,
+    PubSubSubscription,
+    PubSubUnsubscribe,
+)
+
+TRIM_S: Final = 5.0
+"""How often a backlog is trimmed to which nothing is added."""
+
+
+class PubSubService:
+    def __init__(self, origin: str, limits: PubSubLimits, clock: Callable[[], float] = time.time) -> None:
+        """`origin` names this run of this node in positions and message ids; a restart is another one."""
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._clock = clock
+        self._statistics = PubSubStatistics()
+        self._exchange: Exchange[Receiver] = Exchange(limits)
+        self._backlog = Backlog(limits)
+        self._delivery = Delivery(origin)
+        self._publishing = Publishing(
+            origin, self._exchange, self._backlog, self._delivery, self._statistics, limits, clock
+        )
+        self._loads: dict[Session, Load] = {}
+        self._trimming: asyncio.TimerHandle | None = None
+
+    @property
+    def handlers(self) -> dict[type[Message], Callable[[Session, Any, Encoding], None]]:
+        """For the node's dispatch."""
+        return {
+            PubSubPublish: self.publish_message,
+            PubSubSubscribe: self.subscribe,
+            PubSubUnsubscribe: self.unsubscribe,
+        }
+
+    @property
+    def interest(self) -> Interest:
+        return self._exchange.interest
+
+    # What connections ask.
+
+    def publish_message(self, session: Session, request: PubSubPublish, encoding: Encoding) -> None:
+        messages = _messages_of(request)
+        if encoding is Encoding.JSON:
+            for at, message in enumerate(messages):
+                _check_text(message.payload, at, request.messages is not UNSET)
+        duplicates = self._publish(messages, encoding)
+        if request.ack:
+            last = messages[-1].message_id
+            assert last is not UNSET
+            ack = PubSubAck(operation_id=last, u=request.u, duplicates=duplicates or UNSET)
+            session.send(ack, encoding)
+
+    def subscribe(self, session: Session, request: PubSubSubscribe, encoding: Encoding) -> None:
+        asked = request.subscription
+        patterns = patterns_of(asked, self._limits)
+        backlog_s = backlog_seconds_of(asked, self._limits)
+        load = self._loads.get(session) or Load()
+        outbox = Outbox(
+            session.link,
+            load,
+            asked.subscription_id,
+            encoding,
+            self._limits,
+            self._statistics,
+            self._delivery.slow,
+            batch=asked.batch,
+            drop_oldest=asked.on_slow == "drop_oldest",
+        )
+        self._exchange.subscribe(Subscription(asked.subscription_id, session, patterns, outbox))
+        self._loads[session] = load
+        if request.ack:
+            positions = {self._publishing.origin: self._publishing.seq}
+            gap = self._has_gap(asked) or UNSET
+            ack = PubSubAck(operation_id=asked.subscription_id, u=request.u, positions=positions, gap=gap)
+            session.send(ack, encoding)
+        if backlog_s is not None:
+            runs = list(self._replay(patterns, backlog_s, asked))
+            if runs:
+                outbox.replay(runs)
+                self._delivery.watch_slow()
+
+    def unsubscribe(self, session: Session, request: PubSubUnsubscribe, encoding: Encoding) -> None:
+        self._delivery.flush()  # what came before it belongs to the subscription
+        self._exchange.unsubscribe(session, request.subscription_id).receiver.end()
+        if not self._exchange.owned_by(session):
+            self._loads.pop(session, None)
+        if request.ack:
+            session.send(PubSubAck(operation_id=request.subscription_id, u=request.u), encoding)
+
+    def closed(self, session: Session) -> None:
+        """The connection is gone, and its subscriptions with it (R-P3)."""
+        for subscription in self._exchange.forget(session):
+            subscription.receiver.end()
+        self._loads.pop(session, None)
+
+    # For the node's own program and its other services.
+
+    def publish(
+        self, topic: str, payload: Any, *, headers: Mapping[str, Any] | None = None, reply_to: str | None = None
+    ) -> None:
+        """Raises `PUBSUB_INVALID_TOPIC` or `PUBSUB_UNENCODABLE_PAYLOAD`."""
+        message = PubSubMessage(
+            topic=topic,
+            payload=encode_payload(payload, Encoding.MSGPACK),
+            headers=UNSET if not headers else dict(headers),
+            reply_to=UNSET if reply_to is None else reply_to,
+        )
+        self._publish([message], Encoding.MSGPACK)
+
+    def add_receiver(self, id: str, owner: Any, patterns: tuple[Levels, ...], receiver: Receiver) -> None:
+        """A subscription within this process."""
+        self._exchange.subscribe(Subscription(id, owner, patterns, receiver))
+
+    def remove_receiver(self, owner: Any, id: str) -> None:
+        self._exchange.unsubscribe(owner, id).receiver.end()
+
+    @property
+    def statistics(self) -> PubSubStatistics:
+        return self._statistics
+
+    def report(self) -> dict[str, Any]:
+        """The note's `topic_exchange`."""
+        return {
+            "active_subscriptions": len(self._exchange),
+            **self._statistics.report(),
+            "slow_subscribers": len(self._delivery.slow),
+            "hot_topics": self._exchange.hot_topics,
+            "trie_stats": self._exchange.trie_stats(),
+            "backlog_stats": self._backlog.stats(self._clock()),
+        }
+
+    def close(self) -> None:
+        self._delivery.flush()
+        self._delivery.close()
+        if self._trimming is not None:
+            self._trimming.cancel()
+
+    def _publish(self, messages: list[PubSubMessage], encoding: Encoding) -> int:
+        duplicates = self._publishing.publish(messages, encoding)
+        if self._trimming is None and len(self._backlog):
+            self._trimming = self._loop.call_later(TRIM_S, self._trim)
+        return duplicates
+
+    def _trim(self) -> None:
+        self._backlog.trim(self._clock())
+        self._trimming = self._loop.call_later(TRIM_S, self._trim) if len(self._backlog) else None
+
+    def _replay(self, patterns: tuple[Levels, ...], backlog_s: float, asked: PubSubSubscription) -> Iterator[Run]:
+        now, origin = self._clock(), self._publishing.origin
+        self._backlog.trim(now)
+        after = 0 if asked.after is UNSET else asked.after.get(origin, 0)
+        return runs_of(origin, self._backlog.matching(patterns, now - backlog_s, after), backlog=True)
+
+    def _has_gap(self, asked: PubSubSubscription) -> bool:
+        if asked.after is UNSET:
+            return False
+        after = asked.after.get(self._publishing.origin)
+        return after is None or after < self._backlog.dropped_up_to
+
+
+def _messages_of(request: PubSubPublish) -> list[PubSubMessage]:
+    if request.messages is UNSET:
+        if request.message is UNSET:
+            raise _missing("A publish needs `message` or `messages`", "$.message")
+        return [request.message]
+    if request.message is not UNSET:
+        raise _missing("A publish has either `message` or `messages`", "$.messages")
+    if not request.messages:
+        raise _missing("`messages` is empty", "$.messages")
+    if len(request.messages) > BATCH_MESSAGES_MAX:
+        raise PubSubError(
+            "PUBSUB_LIMIT",
+            f"{len(request.messages)} messages in one publish; the limit is {BATCH_MESSAGES_MAX}",
+            field="messages",
+            limit=BATCH_MESSAGES_MAX,
+        )
+    return request.messages
+
+
+def _missing(text: str, path: str) -> ProtocolError:
+    return ProtocolError("PROTOCOL_INVALID_MESSAGE", text, path=path)
+
+
+def _check_text(payload: Raw, at: int, is_batch: bool) -> None:
+    """What is passed on unread must not break the text frames of subscribers."""
+    data = bytes(payload)
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            path = f"$.messages[{at}].payload" if is_batch else "$.message.payload"
+            raise ProtocolError("PROTOCOL_INVALID_FRAME", f"Not valid UTF-8 at {path}", path=path) from None
