@@ -192,7 +192,11 @@ class Lock:
                 self._give_up(token)
             raise
         if type(reply) is int:
-            return Held(self, token, reply, Lease(self.ttl_s, asked_at, renews=self.renews))
+            lease = Lease(self.ttl_s, asked_at, renews=self.renews)
+            if lease.valid(lease_clock()):
+                return Held(self, token, reply, lease)
+            self._give_up(token)  # the answer took longer than the lease: too late to be worth anything
+            return Busy(0, self.owner)
         return Busy(reply[0], owner_of(reply[1]) if keys.owner is None else _text(reply[1]))
 
     def _give_up(self, token: str) -> None:
