@@ -68,6 +68,7 @@ class SocketLink:
         "_transport",
         "_waited",
         "_waiters",
+        "_whole_max",
         "closing",
         "heard",
         "lingering",
@@ -104,6 +105,7 @@ class SocketLink:
         self._reading_paused = False
         # The event loop holds at most two batches, so only past this it needs to be asked how much.
         self._room = max(0, limits.waiting_bytes_max - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
+        self._whole_max = min(WHOLE_BYTES_MAX, limits.frame_bytes_max, limits.message_bytes_max)
         self._waited = 0
         self._error: MpregError | None = None
         self._peer_left = False
@@ -136,7 +138,7 @@ class SocketLink:
         if self.closing:
             return
         size = len(message)
-        if size <= WHOLE_BYTES_MAX:
+        if size <= self._whole_max:
             frame = self._framing.frame(message, encoding)
             size = len(frame)
             self._out.append(frame)
