@@ -49,7 +49,8 @@ class SchemaRelation(msgspec.Struct, frozen=True):
 
 
 class SchemaFamily(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """`key` and `regex` repeat what `pattern` says; only `pattern` is read back."""
+    """`key` and `regex` repeat what `pattern` says; only `pattern` is read back. `ttl` is a `Ttl`, which refuses what
+    contradicts itself, so it is read once its place in the file is known."""
 
     name: str
     pattern: str
@@ -57,7 +58,7 @@ class SchemaFamily(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     regex: str = ""
     type: RedisType
     about: str = ""
-    ttl: Ttl | None = None
+    ttl: dict[str, Any] | None = None
     codec: SchemaCodec | None = None
     fields: dict[str, Any] | None = None
     protection: Protection = "none"
@@ -121,7 +122,7 @@ def _family(one: Declaration) -> SchemaFamily:
         regex=portable_regex(one.pattern),
         type=one.type,
         about=one.about,
-        ttl=one.ttl,
+        ttl=msgspec.to_builtins(one.ttl) if one.ttl is not None else None,
         codec=_codec(one.codec) if one.codec is not None else None,
         fields=one.fields.shape if one.fields is not None else None,
         protection=one.protection,
@@ -221,7 +222,7 @@ def _load_family(keyspace: Keyspace, one: SchemaFamily) -> Declaration:
         pattern=pattern,
         type=one.type,
         about=one.about,
-        ttl=one.ttl,
+        ttl=_load_ttl(one.ttl) if one.ttl is not None else None,
         codec=from_schema(one.codec.name, one.codec.shape) if one.codec is not None else None,
         fields=record_from_schema(one.fields) if one.fields is not None else None,
         protection=one.protection,
@@ -230,6 +231,13 @@ def _load_family(keyspace: Keyspace, one: SchemaFamily) -> Declaration:
         entries_max=one.entries_max,
         alias_of=one.alias_of,
     )
+
+
+def _load_ttl(data: dict[str, Any]) -> Ttl:
+    try:
+        return msgspec.convert(data, Ttl)
+    except msgspec.ValidationError as error:
+        raise KeyspaceError("KEYSPACE_INVALID_DECLARATION", f"ttl: {error}", field="ttl") from None
 
 
 def _load_channel(keyspace: Keyspace, one: SchemaChannel) -> Channel[Any]:

@@ -38,7 +38,7 @@ BOUNDS = {
 
 
 def shape_of(of: Any) -> dict[str, Any]:
-    """JSON Schema of a type; {} when it has none (bytes in JSON do, an arbitrary class has not)."""
+    """JSON Schema of a type; a type that has none (an arbitrary class) can't be declared."""
     try:
         return msgspec.json.schema(of)
     except TypeError as error:

@@ -15,7 +15,7 @@ SECONDS_MAX = 100 * 366 * 86_400.0  # what is meant to live longer has no TTL
 Renew = Literal["write", "create"]
 
 
-class Ttl(msgspec.Struct, frozen=True, kw_only=True):
+class Ttl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A number of seconds, or the next midnight in a zone.
 
     `renew="write"`: every write sets the expiry anew; "create": only a key that has none gets one, so a counter's
