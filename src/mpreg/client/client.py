@@ -12,14 +12,17 @@ from mpreg.client.calls import Call
 from mpreg.client.commands import CommandBuilder, assemble, single
 from mpreg.client.connection import Handler
 from mpreg.client.exchange import Exchange
+from mpreg.client.pubsub import PubSub
 from mpreg.client.results import decode_result
 from mpreg.client.settings import ClientSettings
 from mpreg.client.sources import Source
+from mpreg.client.subscription import BUFFER_MAX, Callback, OnFull, OnSlow, Subscription
 from mpreg.client.upkeep import Upkeep
 from mpreg.errors import MpregError, ProtocolError, RpcError
 from mpreg.wire import codec
 from mpreg.wire.error import ErrorResponse, to_exception
 from mpreg.wire.message import Message
+from mpreg.wire.received import Message as TopicMessage
 from mpreg.wire.rpc import Command, Rpc, RpcResponse
 
 T = TypeVar("T")
@@ -42,6 +45,8 @@ class Client:
         self._upkeep = Upkeep(sources, self._exchange, settings)
         self._next_u = itertools.count(1).__next__
         self._encoding = settings.encoding
+        self._pubsub = PubSub(self, self._exchange, settings.encoding, settings.timeout_s)
+        self.on_reconnected(self._pubsub.reconnected)
 
     async def start(self) -> None:
         """`connect` does this. Raises why no node can be reached."""
@@ -49,6 +54,7 @@ class Client:
 
     async def close(self) -> None:
         """Calls that are under way fail with `TRANSPORT_CLOSED`. Closing twice is fine."""
+        await self._pubsub.close()
         await self._upkeep.stop()
         await self._exchange.close()
 
@@ -118,6 +124,93 @@ class Client:
         by_name = {commands[0].name: raw} if len(commands) == 1 else decode_result(raw, call.encoding, dict[str, Raw])
         results = [decode_result(by_name[names[each]], call.encoding, each.result_type) for each in builders]
         return results[0] if isinstance(wanted, CommandBuilder) else results
+
+    # Topics.
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        reply_to: str | None = None,
+        ack: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Publish a message. What is published in one turn of the event loop leaves as one batch, in order.
+
+        With `ack` it returns when a node has the message, which is then published exactly once even if the connection
+        breaks meanwhile. Without, it waits only while the node is far behind, and what is under way when the connection
+        breaks is lost.
+        """
+        await self._pubsub.publish(topic, payload, headers, reply_to, ack, timeout)
+
+    @overload
+    def subscribe(
+        self,
+        *patterns: str,
+        payload_type: type[T],
+        exact: bool = ...,
+        backlog: float | None = ...,
+        callback: Callback[T] | None = ...,
+        buffer: int = ...,
+        on_full: OnFull = ...,
+        on_slow: OnSlow = ...,
+    ) -> Subscription[T]: ...
+
+    @overload
+    def subscribe(
+        self,
+        *patterns: str,
+        payload_type: Any = ...,
+        exact: bool = ...,
+        backlog: float | None = ...,
+        callback: Callback[Any] | None = ...,
+        buffer: int = ...,
+        on_full: OnFull = ...,
+        on_slow: OnSlow = ...,
+    ) -> Subscription[Any]: ...
+
+    def subscribe(
+        self,
+        *patterns: str,
+        payload_type: Any = Any,
+        exact: bool = False,
+        backlog: float | None = None,
+        callback: Callback[Any] | None = None,
+        buffer: int = BUFFER_MAX,
+        on_full: OnFull = "drop_oldest",
+        on_slow: OnSlow = "disconnect",
+    ) -> Subscription[Any]:
+        """Messages whose topic matches a pattern: `async with client.subscribe("orders.#") as messages`, then
+        `async for message in messages`; or with a `callback`, sync or async, that is called with each in order.
+
+        `backlog` asks for what was published in the last so many seconds. After a reconnect the stream goes on where it
+        was. `buffer` messages may wait for the program; then `on_full` drops the oldest, or ends the stream with
+        `PUBSUB_BUFFER_FULL`. `on_slow` says what the node does when this connection does not keep up.
+        """
+        return self._pubsub.subscribe(
+            patterns,
+            exact=exact,
+            backlog=backlog,
+            payload_type=payload_type,
+            callback=callback,
+            buffer=buffer,
+            on_full=on_full,
+            on_slow=on_slow,
+        )
+
+    async def query(
+        self, topic: str, payload: Any, *, headers: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> TopicMessage[Any]:
+        """Publish a question and return the first answer. Raises `TIMEOUT_EXCEEDED` when nobody answers."""
+        return await self._pubsub.query(topic, payload, headers, timeout)
+
+    async def reply(
+        self, message: TopicMessage[Any], payload: Any, *, headers: Mapping[str, Any] | None = None
+    ) -> None:
+        """Answer a question. `ValueError` if the message is none."""
+        await self._pubsub.reply(message, payload, headers)
 
     # Other messages: what topics, queues and caches are built on.
 
