@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 from mpreg.errors import StoreError
 from mpreg.store.link import silence
 from mpreg.store.lock_held import Held, Hold, OnLost, lease_clock
-from mpreg.store.lock_keys import LockKeys, lock_keys
+from mpreg.store.lock_keys import LockKeys, plain_keys
 from mpreg.store.lock_lease import Lease
 from mpreg.store.lock_line import Lines
 from mpreg.store.script import Script
@@ -85,7 +85,7 @@ class Lock:
                 "owner", f"the owner of a lock is 1 to {OWNER_CHARS_MAX} printable characters: {owner!r:.100}"
             )
         self.store = store
-        self.keys = keys = name if isinstance(name, LockKeys) else lock_keys(name)
+        self.keys = keys = name if isinstance(name, LockKeys) else plain_keys(name)
         self.ttl_s = ttl_s
         self.owner = owner or default_owner()
         self.renews = renew
@@ -112,17 +112,19 @@ class Lock:
         by then. Tasks of this process get it in the order in which they asked."""
         if isinstance(wait_s, bool) or not wait_s >= 0:
             raise _option("wait_s", f"the time to wait for a lock is 0 or more seconds, not {wait_s!r}")
-        waiting = Waiting(self)
         if wait_s == 0:
-            if (held := await waiting.ask(final=True)) is not None:
-                return held
+            taken = await self.ask(self.new_token())
+            if isinstance(taken, Held):
+                return taken
+            busy = taken
         else:
+            waiting = Waiting(self)
             try:
                 return await self._acquire(waiting, None if math.isinf(wait_s) else wait_s)
             except TimeoutError:
                 if waiting.failure is not None:
                     raise waiting.failure from None
-        busy = waiting.busy
+                busy = waiting.busy
         said = f" by {busy.owner}" if busy.owner else ""
         raise StoreError(
             "STORE_LOCK_HELD",
@@ -193,8 +195,9 @@ class Lock:
             raise
         if type(reply) is int:
             lease = Lease(self.ttl_s, asked_at, renews=self.renews)
-            if lease.valid(lease_clock()):
-                return Held(self, token, reply, lease)
+            now = lease_clock()
+            if lease.valid(now):
+                return Held(self, token, reply, lease, now)
             self._give_up(token)  # the answer took longer than the lease: too late to be worth anything
             return Busy(0, self.owner)
         return Busy(reply[0], owner_of(reply[1]) if keys.owner is None else _text(reply[1]))
@@ -254,12 +257,12 @@ class Waiting:
         """Until the lock runs out by itself, if that is sooner."""
         return min(poll_s, (self.busy.ttl_ms + 1) / 1000) if self.busy.ttl_ms >= 0 else poll_s
 
-    async def ask(self, *, final: bool = False) -> Held | None:
-        """One attempt; a store that is away is asked again later, unless this is the `final` one."""
+    async def ask(self) -> Held | None:
+        """One attempt; a store that is away is asked again later."""
         try:
             taken = await self._lock.ask(self._token)
         except StoreError as error:
-            if final or not error.retryable:
+            if not error.retryable:
                 raise
             self.failure = error
             self.busy = Busy(-1, "")

@@ -6,6 +6,7 @@ The invariant: `valid` is False, by the holder's own clock alone, before the sto
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -22,14 +23,10 @@ OnLost = Literal["cancel", "signal"]
 
 log = logging.getLogger("mpreg.lock")
 
-if hasattr(time, "CLOCK_BOOTTIME"):
-
-    def lease_clock() -> float:
-        """Goes on while the machine sleeps, as the store's clock elsewhere does."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-else:
-    lease_clock = time.monotonic
+lease_clock: Callable[[], float] = (
+    functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Goes on while the machine sleeps, as the store's clock elsewhere does."""
 
 
 class Held:
@@ -37,16 +34,16 @@ class Held:
 
     __slots__ = ("_ended", "_lease", "_lock", "_loop", "_on_lost", "_timer", "fence", "token")
 
-    def __init__(self, lock: Lock, token: str, fence: int, lease: Lease) -> None:
+    def __init__(self, lock: Lock, token: str, fence: int, lease: Lease, now: float) -> None:
         self._lock = lock
         self._lease = lease
         self._loop = loop = asyncio.get_running_loop()
-        self._on_lost: list[Callable[[], None]] = []
+        self._on_lost: tuple[Callable[[], None], ...] = ()
         self._ended = False
         self.token = token
         self.fence = fence
         """Higher than that of every earlier holder."""
-        self._timer = loop.call_later(max(0.0, lease.wake_at() - lease_clock()), self._wake)
+        self._timer = loop.call_later(max(0.0, lease.wake_at() - now), self._wake)
 
     def __repr__(self) -> str:
         return f"Held({self._lock.name!r}, fence={self.fence}, {'valid' if self.valid else 'not valid'})"
@@ -85,7 +82,7 @@ class Held:
         if self._lease.lost:
             call()
         else:
-            self._on_lost.append(call)
+            self._on_lost += (call,)
 
     async def wait_lost(self) -> None:
         """Returns when the lock is lost, and only then."""
@@ -99,8 +96,7 @@ class Held:
         try:
             await told
         finally:
-            if tell in self._on_lost:
-                self._on_lost.remove(tell)
+            self._on_lost = tuple(call for call in self._on_lost if call is not tell)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -123,7 +119,7 @@ class Held:
     def _end(self) -> None:
         self._ended = True
         self._timer.cancel()
-        self._on_lost.clear()
+        self._on_lost = ()
 
     # --- renewal ------------------------------------------------------------------------------------------------
 
@@ -169,7 +165,7 @@ class Held:
 
     def _lose(self, why: str) -> None:
         log.warning("lock.lost %s fence=%d: %s", self.name, self.fence, why)
-        calls, self._on_lost = self._on_lost, []
+        calls, self._on_lost = self._on_lost, ()
         for call in calls:
             call()
 

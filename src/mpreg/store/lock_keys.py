@@ -12,11 +12,15 @@ are in the same hash slot of a cluster, for one script changes them together:
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from mpreg.errors import StoreError
 
 NAME_BYTES_MAX = 1_024
+PLAIN_KEPT = 4_096
+"""Names whose keys are remembered: most programs lock the same few again and again."""
 
 
 class LockKeys(msgspec.Struct, frozen=True):
@@ -62,6 +66,11 @@ def lock_keys(
     if len({keys.lock, keys.fence, keys.owner, keys.breaks}) < 4:
         raise StoreError("STORE_INVALID_OPTION", "two keys of a lock have the same name", option="owner_key")
     return keys
+
+
+@functools.lru_cache(maxsize=PLAIN_KEPT)
+def plain_keys(name: str | bytes) -> LockKeys:
+    return lock_keys(name)
 
 
 def beside(key: bytes, suffix: bytes) -> bytes:
