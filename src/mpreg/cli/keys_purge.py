@@ -14,7 +14,6 @@ from mpreg.cli.keys_options import (
     load_catalog,
     opened,
     print_json,
-    rate_option,
     readable,
     run,
     schema_given,
@@ -46,7 +45,12 @@ if TYPE_CHECKING:
 @click.option("--no-undo", is_flag=True, help="Delete for good, without an undo backup.")
 @store_option
 @schema_option
-@rate_option
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=1),
+    metavar="N",
+    help="Look at and delete no more than N keys a second. Default: looks freely, deletes 10,000 a second.",
+)
 @json_option
 def command(
     pattern: str | None,

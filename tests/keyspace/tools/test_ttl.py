@@ -56,7 +56,7 @@ async def test_fix_gives_the_declared_ttl_to_keys_without_one_and_to_no_other(st
     assert found.families["app/temp"].fixed == 1
     assert found.faults == 2
     assert 50_000 < await left_ms(store, "app:temp:endless") <= 60_000
-    assert 60_000 < await left_ms(store, "app:temp:long")
+    assert await left_ms(store, "app:temp:long") > 60_000
     for key in ("app:temp:list", "app:queue:a", "app:lock:a", "app:unknown"):
         assert await left_ms(store, key) == -1
     assert (await check(store, fix=True)).families["app/temp"].fixed == 0
