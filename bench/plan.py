@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -58,9 +61,17 @@ class Peer(msgspec.Struct, frozen=True):
     server: str | None = None
     """A key of `servers.STARTERS`: the broker that stands between the roles."""
     config: Mapping[str, Any] = {}
+    venv: str = ""
+    """Its packages contradict the others': its roles run in `.venv-<this>`."""
 
     def missing(self) -> str | None:
+        if self.venv and not interpreter(self.venv).exists():
+            return f"the environment .venv-{self.venv}: scripts/bench makes it"
         return next((reason for need in self.needs if (reason := need.missing())), None)
+
+
+def interpreter(venv: str) -> Path:
+    return ROOT / f".venv-{venv}" / "bin" / "python"
 
 
 class Aim(msgspec.Struct, frozen=True):

@@ -83,8 +83,16 @@ class Process:
 class Role(Process):
     """A role function of this package, `module:function`, in a process of its own; `ready` is its first answer."""
 
-    def __init__(self, role: str, config: Mapping[str, Any], *, loop: str = "uvloop", start_s: float = 30.0) -> None:
-        argv = [sys.executable, "-m", "bench.role", role, json.dumps(config), loop]
+    def __init__(
+        self,
+        role: str,
+        config: Mapping[str, Any],
+        *,
+        loop: str = "uvloop",
+        python: str = sys.executable,
+        start_s: float = 30.0,
+    ) -> None:
+        argv = [python, "-m", "bench.role", role, json.dumps(config), loop]
         super().__init__(role, argv, cwd=str(ROOT))
         self.buffer = b""
         self.selector = selectors.DefaultSelector()

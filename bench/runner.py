@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import msgspec
 
 from bench.meters import Meter, one_core
-from bench.plan import Group, Measured, Options, Peer, wanted
+from bench.plan import Group, Measured, Options, Peer, interpreter, wanted
 from bench.processes import Role, RoleFailed
 from bench.servers import Server, Servers
 
@@ -31,8 +31,9 @@ class Context:
         return self.servers.get(peer.server) if peer.server else None
 
     @contextmanager
-    def role(self, role: str, config: Mapping[str, object]) -> Iterator[Role]:
-        with Role(role, config, loop=self.options.loop) as started:
+    def role(self, role: str, config: Mapping[str, object], *, venv: str = "") -> Iterator[Role]:
+        python = str(interpreter(venv)) if venv else sys.executable
+        with Role(role, config, loop=self.options.loop, python=python) as started:
             yield started
 
     def metered(

@@ -44,3 +44,11 @@ setup_venv() {
   "$venv/bin/python" -m pip install -q --disable-pip-version-check -c "$root/constraints.txt" -e "$root${list:+[$list]}" >&2
   printf '%s\n%s\n' "$now" "$extras" >"$installed"
 }
+
+# arq needs an older redis client than the other peers of the benchmarks, so it has an environment of its own.
+setup_arq() {
+  [ -x "$root/.venv-arq/bin/python" ] && return
+  echo "Installing arq into .venv-arq …" >&2
+  "$(find_python)" -m venv "$root/.venv-arq"
+  "$root/.venv-arq/bin/python" -m pip install -q --disable-pip-version-check arq hiredis uvloop msgspec >&2
+}

@@ -64,7 +64,9 @@ class KeyEvents:
     @property
     def silent(self) -> str | None:
         """Why some server sends no events at the moment; None while all do. It may change with every Gap."""
-        return "; ".join(sorted({silence.why for silence in self.silences.values()})) or None
+        if not self.silences:
+            return None
+        return "; ".join(sorted({silence.why for silence in self.silences.values()}))
 
     async def __aenter__(self) -> Self:
         try:

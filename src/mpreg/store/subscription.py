@@ -82,8 +82,10 @@ class Inbox:
                 raise StoreError(self._failure.code, self._failure.message, **self._failure.details)
             if self._waiter is None or self._waiter.done():
                 self._waiter = asyncio.get_running_loop().create_future()
-            # Shared by all readers of this inbox: one that is cancelled must not cancel the others.
-            await asyncio.wait([self._waiter])
+                await self._waiter
+            else:
+                # The future of the reader who came first: when that one is cancelled, this one looks again.
+                await asyncio.wait([self._waiter])
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

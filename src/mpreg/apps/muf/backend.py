@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from mpreg.apps.muf import names, ttl
-from mpreg.apps.muf.claims import LEASE_S, Claims, Policy, Taken
+from mpreg.apps.muf.claims import LEASE_S, Claims, Policy, Taken, remaining_s
 from mpreg.apps.muf.codecs import BYTES, Codec
 from mpreg.apps.muf.events import Events
 from mpreg.apps.muf.intake import Intake
@@ -25,6 +25,7 @@ from mpreg.apps.muf.request import Request
 from mpreg.apps.muf.ttl import Ttls
 from mpreg.errors import StoreError
 from mpreg.store import Store
+from mpreg.store.link import silence
 
 log = logging.getLogger(__name__)
 
@@ -201,11 +202,7 @@ class Backend:
         while True:
             try:
                 asked_at = time.monotonic()
-                taken = await self._claims.take(name, again)
-                if not taken.mine:
-                    self._elsewhere(name, taken)
-                    return
-                raw = await self._read(name)
+                taken, raw = await self._claimed(name, again)
                 break
             except StoreError as error:
                 if not error.retryable:
@@ -215,6 +212,9 @@ class Backend:
             # Nothing was started, so it may be taken once more, for as long as it is there.
             again = True
             await asyncio.sleep(RETRY_S)
+        if not taken.mine:
+            self._elsewhere(name, taken)
+            return
         alive_s = taken.alive_s
         if raw is None or (alive_s is not None and time.monotonic() >= asked_at + alive_s):
             self._intake.done(name, self._loop.time())
@@ -230,16 +230,22 @@ class Backend:
         else:
             self._intake.elsewhere(name, self._loop.time(), taken.alive_s or 0.0)
 
-    async def _read(self, name: Name) -> bytes | None:
-        """None when it is gone, or answered by whoever had it before."""
-        if self._claims.policy != "lease":
-            raw: bytes | None = await self._store.send(b"GET", name.key)
-            return raw
-        keys = (name.key, name.with_status("RES").key, name.with_status("ERR").key)
+    async def _claimed(self, name: Name, again: bool) -> tuple[Taken, bytes | None]:
+        """The claim, then the request; None when it is gone, or answered by whoever had it before."""
+        if self._claims.policy == "off":
+            reading = self._store.send(b"GET", name.key)  # leaves in the same write as the question for its life
+            silence(reading)
+            return Taken(True, await remaining_s(self._store, name)), await reading
+        taken = await self._claims.take(name, again)
+        if not taken.mine:
+            return taken, None
+        if self._claims.policy == "once":
+            return taken, await self._store.send(b"GET", name.key)
         raw, res, err = await asyncio.gather(
-            self._store.send(b"GET", keys[0]), *(self._store.send(b"EXISTS", key) for key in keys[1:])
+            self._store.send(b"GET", name.key),
+            *(self._store.send(b"EXISTS", name.with_status(status).key) for status in ("RES", "ERR")),
         )
-        return None if res or err else raw
+        return taken, None if res or err else raw
 
     async def _run(self, request: Request, taken: Taken) -> None:
         task = asyncio.current_task()

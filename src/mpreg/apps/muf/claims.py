@@ -45,8 +45,6 @@ class Claims:
     async def take(self, request: Name, again: bool = False) -> Taken:
         """One write: the claim, and the time that is left. `again`: an earlier attempt may have claimed it already,
         before its connection broke."""
-        if self.policy == "off":
-            return Taken(True, await remaining_s(self._store, request))
         first_ms = UNKNOWN_MS if self.policy == "once" else ttl.milliseconds(self.lease_s)
         claim = names.claim(self._group, request).key
         claimed = self._store.send(b"SET", claim, self._worker, b"NX", b"PX", first_ms)

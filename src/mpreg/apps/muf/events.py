@@ -77,12 +77,15 @@ class Events:
 
     async def _next(self, events: KeyEvents) -> None:
         self.polls = events.silent is not None
-        try:
-            async with asyncio.timeout(POLL_S if self.polls else None):
-                item = await anext(events)
-        except TimeoutError:
-            self._missed()
-            return
+        if not self.polls:
+            item = await anext(events)
+        else:
+            try:
+                async with asyncio.timeout(POLL_S):
+                    item = await anext(events)
+            except TimeoutError:
+                self._missed()
+                return
         if isinstance(item, Gap):
             self._missed()
         elif item.event == "set":  # R-M3

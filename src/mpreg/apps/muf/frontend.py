@@ -8,9 +8,8 @@ so no single lost event loses an answer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -19,6 +18,7 @@ from mpreg.apps.muf import names, ttl
 from mpreg.apps.muf.errors import MufBusy, MufConnectionLost, MufIdInUse, MufRemoteError, MufTimeout
 from mpreg.apps.muf.events import Events
 from mpreg.apps.muf.names import Name
+from mpreg.deadlines import Deadline, Deadlines
 from mpreg.errors import MpregError, StoreError
 from mpreg.store import Store
 
@@ -32,13 +32,20 @@ PAGE: Final = 500
 class Call:
     """One request that waits for its answer."""
 
-    __slots__ = ("answer", "err", "name", "res")
+    __slots__ = ("again", "answer", "asked", "data", "deadline", "err", "give_up", "name", "res", "ttl_s")
 
-    def __init__(self, name: Name, answer: asyncio.Future[bytes]) -> None:
+    def __init__(self, name: Name, data: bytes, ttl_s: float, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
-        self.answer = answer
+        self.data = data
+        self.ttl_s = ttl_s
+        self.answer: asyncio.Future[bytes] = loop.create_future()
         self.res = name.with_status("RES").key
         self.err = name.with_status("ERR").key
+        self.deadline: Deadline | None = None
+        self.give_up = loop.time() + ttl_s
+        """Until then a request that may have been written can't have expired, so NX makes writing it again harmless."""
+        self.again = False
+        self.asked = False
 
     def succeed(self, data: bytes) -> None:
         if not self.answer.done():
@@ -55,6 +62,7 @@ class Frontend:
         self._unit = unit
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._loop)
         self._calls: dict[str, Call] = {}
         self._events: Events | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -77,20 +85,26 @@ class Frontend:
             raise MufBusy(self._calls_max)
         if name.id in self._calls:
             raise MufIdInUse(name.id)
-        call = self._calls[name.id] = Call(name, self._loop.create_future())
+        call = self._calls[name.id] = Call(name, data, ttl_s, self._loop)
+        call.deadline = self._deadlines.add(timeout_s, partial(self._expire, call, timeout_s))
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._started()
-                await self._set(call, data, ttl_s, is_new, self._read)
-                return await call.answer
-        except TimeoutError:
-            return await self._last_look(call, timeout_s)
+            if self._events is None:
+                await self._first(call, self._started())
+            if not is_new:
+                await self._first(call, self._refuse_answered(call))
+            self._ask(call)
+            return await call.answer
         finally:
+            call.deadline.cancel()
             del self._calls[name.id]
 
     async def send(self, name: Name, data: bytes, ttl_s: float, *, is_new: bool) -> None:
         """Only ask."""
-        await self._set(Call(name, self._loop.create_future()), data, ttl_s, is_new, None)
+        call = Call(name, data, ttl_s, self._loop)
+        if not is_new:
+            await self._refuse_answered(call)
+        self._ask(call, only=True)
+        await call.answer
 
     async def close(self) -> None:
         self._closed = True
@@ -102,12 +116,22 @@ class Frontend:
                 await asyncio.wait([task])
         if self._events is not None:
             await self._events.close()
+        self._deadlines.close()
 
     # --- asking -------------------------------------------------------------------------------------------------
 
+    async def _first(self, call: Call, step: Coroutine[Any, Any, None]) -> None:
+        """What must be done before the request is written, unless the call has ended by then."""
+        doing = self._loop.create_task(step)
+        either: list[asyncio.Future[Any]] = [doing, call.answer]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+        else:
+            doing.cancel()
+            await call.answer
+
     async def _started(self) -> None:
-        if self._events is not None and self._starting is None:
-            return
         if self._starting is None:
             self._starting = self._loop.create_task(self._start())
         # Shared by all calls that wait for it: one that gives up must not end it for the others.
@@ -123,58 +147,62 @@ class Frontend:
         finally:
             self._starting = None
 
-    async def _set(
-        self, call: Call, data: bytes, ttl_s: float, is_new: bool, then: Callable[[Call], None] | None
-    ) -> None:
-        """A connection that breaks meanwhile is no reason to give up: NX makes the repetition harmless, as long as the
-        first one can't have expired."""
-        give_up = self._loop.time() + ttl_s
-        again = False
-        while True:
-            try:
-                if not is_new and not again and await self._is_answered(call):
-                    raise MufIdInUse(call.name.id)
-                written = self._store.send(b"SET", call.name.key, data, b"NX", *ttl.expiry(ttl_s))
-                if then is not None:
-                    then(call)  # leaves in the same write
-                if await written is not None or (again and await self._is_ours(call, data)):
-                    return
-                raise MufIdInUse(call.name.id)
-            except StoreError as error:
-                if error.code != "STORE_CONNECTION_LOST":
-                    raise
-                if self._loop.time() >= give_up:
-                    raise MufConnectionLost(call.name.id, error.message) from error
-                again = again or error.state_changed is not False
-
-    async def _is_ours(self, call: Call, data: bytes) -> bool:
-        """The request that is there is what an earlier attempt wrote before its connection broke."""
-        there = await self._store.send(b"GET", call.name.key)
-        return there is None or there == data
-
-    async def _is_answered(self, call: Call) -> bool:
+    async def _refuse_answered(self, call: Call) -> None:
         """An answer to an earlier request of this id would be taken for the answer to this one."""
         there = await asyncio.gather(*(self._store.send(b"GET", key) for key in (call.res, call.err)))
-        return there != [None, None]
+        if there != [None, None]:
+            raise MufIdInUse(call.name.id)
 
-    async def _last_look(self, call: Call, timeout_s: float) -> bytes:
-        """R-M4: before it gives up it reads once more. What can't be read by then is no answer."""
-        if call.answer.cancelled():
-            call.answer = self._loop.create_future()
-        self._read(call)
-        with contextlib.suppress(TimeoutError, StoreError):
-            async with asyncio.timeout(REREAD_S):
-                # Replies of one server come in order, so the reading is done when these have come.
-                await asyncio.gather(self._store.send(b"GET", call.res), self._store.send(b"GET", call.err))
-        if call.answer.done():
-            return call.answer.result()
-        raise MufTimeout(call.name.id, timeout_s)
+    def _ask(self, call: Call, only: bool = False) -> None:
+        """Write the request; in the same write, look for answers once. `only`: its being written is the answer."""
+        call.asked = True
+        try:
+            written = self._store.send(b"SET", call.name.key, call.data, b"NX", *ttl.expiry(call.ttl_s))
+        except StoreError as error:
+            call.fail(error)
+            return
+        if not only:
+            self._read(call)
+        written.add_done_callback(partial(self._on_written, call, only))
+
+    def _on_written(self, call: Call, only: bool, done: asyncio.Future[Any]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is None:
+            if done.result() is not None:
+                if only:
+                    call.succeed(b"")
+            elif call.again:
+                self._get(call.name.key, partial(self._on_there, call, only))
+            else:
+                call.fail(MufIdInUse(call.name.id))
+        elif isinstance(error, StoreError) and error.code == "STORE_CONNECTION_LOST":
+            if self._loop.time() >= call.give_up:
+                call.fail(MufConnectionLost(call.name.id, error.message))
+            elif not call.answer.done():
+                call.again = call.again or error.state_changed is not False
+                self._ask(call, only)
+        elif isinstance(error, MpregError):
+            call.fail(error)
+
+    def _on_there(self, call: Call, only: bool, done: asyncio.Future[Any]) -> None:
+        """Is the request that is there what an earlier attempt wrote before its connection broke?"""
+        there = _value(call, done)
+        if there is not None and there != call.data:
+            call.fail(MufIdInUse(call.name.id))
+        elif only:
+            call.succeed(b"")
+
+    def _expire(self, call: Call, timeout_s: float) -> None:
+        """R-M4: before a call gives up it reads once more. What can't be read by then is no answer."""
+        late = MufTimeout(call.name.id, timeout_s)
+        self._read(call, then=partial(call.fail, late))
+        call.deadline = self._deadlines.add(REREAD_S, partial(call.fail, late))
 
     # --- answers ------------------------------------------------------------------------------------------------
 
     def _told(self, name: Name) -> None:
         call = self._calls.get(name.id)
-        if call is None or call.answer.done():
+        if call is None or not call.asked or call.answer.done():
             return
         if name.status == "RES":
             self._get(call.res, partial(self._on_res, call))
@@ -199,16 +227,17 @@ class Frontend:
         waiting = iter(calls)
         while page := list(islice(waiting, PAGE)):
             for call in page:
-                if not call.answer.done():
+                if call.asked and not call.answer.done():
                     self._read(call)
             try:
                 await self._store.send(b"GET", page[-1].err)
             except StoreError:
                 return
 
-    def _read(self, call: Call) -> None:
-        """Look for both answers, each in its own slot of a cluster; what comes is settled in `_Reading`."""
-        reading = _Reading(call)
+    def _read(self, call: Call, then: Callable[[], None] | None = None) -> None:
+        """Look for both answers, each in its own slot of a cluster; what comes is settled in `_Reading`. `then` is
+        called when neither is there."""
+        reading = _Reading(call, then)
         self._get(call.res, reading.on_res)
         self._get(call.err, reading.on_err)
 
@@ -227,18 +256,18 @@ class Frontend:
 class _Reading:
     """R-M10: where both answers are there, RES wins; so ERR counts only when RES is known not to be there."""
 
-    __slots__ = ("_call", "_err", "_res_is_known")
+    __slots__ = ("_call", "_err", "_left", "_res_is_known", "_then")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, then: Callable[[], None] | None) -> None:
         self._call = call
+        self._then = then
+        self._left = 2
         self._res_is_known = False
         self._err: bytes | None = None
 
     def on_res(self, done: asyncio.Future[Any]) -> None:
         data = _value(self._call, done)
         if data is not None:
-            if self._err is not None:
-                self._log()
             self._call.succeed(data)
         self._res_is_known = not done.cancelled() and done.exception() is None
         self._settle()
@@ -248,12 +277,16 @@ class _Reading:
         self._settle()
 
     def _settle(self) -> None:
-        if self._err is None or not self._res_is_known:
+        self._left -= 1
+        if self._left:
             return
-        if self._call.answer.done():
-            self._log()
-        else:
-            self._call.fail(MufRemoteError(self._call.name.id, self._err))
+        if self._err is not None and self._res_is_known:
+            if self._call.answer.done():
+                self._log()
+            else:
+                self._call.fail(MufRemoteError(self._call.name.id, self._err))
+        if self._then is not None:
+            self._then()
 
     def _log(self) -> None:
         log.info("%s was answered by RES and by ERR; RES counts", self._call.name.key.decode())

@@ -6,8 +6,9 @@ arrives is read again here, and one that does not fit is None.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import secrets
+import os
 import time
 from typing import Final, Literal, NamedTuple
 
@@ -19,8 +20,14 @@ Status = Literal["REQ", "RES", "ERR", "KEEP"]
 NAME_BYTES_MAX: Final = 512
 PATTERN: Final = parse_pattern("MUF/{unit:word}/{status:REQ|RES|ERR|KEEP}/{id:word}", separator="/")
 
+_PLAIN: Final = frozenset(range(0x21, 0x7F))
+"""Bytes of keys that need no closer look: printable ASCII. Nearly all keys are made of it."""
+
 _ID_ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
 """Without what people mix up when they read an id aloud."""
+_ID_TAIL: Final = 10
+ID_CHARS: Final = 14 + 1 + _ID_TAIL
+"""Of an id that is made here, without its target."""
 
 
 class Name(NamedTuple):
@@ -40,6 +47,11 @@ class Name(NamedTuple):
 
 def parse(key: bytes) -> Name | None:
     """The name that this key is, or None for a key that the protocol does not know."""
+    if _PLAIN.issuperset(key) and len(key) <= NAME_BYTES_MAX:
+        match key.decode().split("/"):
+            case ["MUF", unit, ("REQ" | "RES" | "ERR" | "KEEP") as status, id] if unit and id:
+                return Name(unit, status, id)
+        return None
     values = PATTERN.parse(key)
     return None if values is None else Name(**values)  # type: ignore[arg-type]  # the pattern says which types
 
@@ -57,9 +69,18 @@ def check(what: str, name: object) -> str:
 
 def new_id(target: str | None = None) -> str:
     """`[<target>.]<time>-<short random>`, to be read by people (R-M7); different in every process and call."""
-    moment = time.strftime("%Y%m%d%H%M%S", time.gmtime())
-    tail = "".join(secrets.choice(_ID_ALPHABET) for _ in range(10))
-    return f"{target}.{moment}-{tail}" if target else f"{moment}-{tail}"
+    number = int.from_bytes(os.urandom(8))
+    tail = ""
+    for _ in range(_ID_TAIL):
+        number, digit = divmod(number, len(_ID_ALPHABET))
+        tail += _ID_ALPHABET[digit]
+    id = f"{_clock(int(time.time()))}-{tail}"
+    return f"{target}.{id}" if target else id
+
+
+@functools.lru_cache(maxsize=1)
+def _clock(second: int) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime(second))
 
 
 def claim(group: str, request: Name) -> Name:

@@ -135,8 +135,8 @@ class Unit:
         if id is not None and target is not None:
             raise ValueError("target: it is part of the id, so give one of the two")
         if target is not None:
-            names.check("target", target)
-        chosen = names.check("id", id if id is not None else names.new_id(target))
+            names.check("target", f"{target}.{'x' * names.ID_CHARS}")  # there must be room for the rest of the id
+        chosen = names.new_id(target) if id is None else names.check("id", id)
         raw = (self._codec if codec is None else codec_of(codec)).encode(data)
         if not isinstance(raw, bytes):
             raise ValueError(f"codec: it made a {type(raw).__name__}, not bytes")
