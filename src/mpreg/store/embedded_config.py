@@ -8,11 +8,12 @@ from mpreg.errors import StoreError
 
 Durability = Literal["memory", "everysec", "always"]
 
-# What each class may lose. A crash of the node or of the server alone loses nothing that was acknowledged in either
-# of the durable ones, as the kernel still has what was written; the difference shows when the machine itself stops.
+# What each class may lose. A node that is killed loses nothing in the durable ones: its server still stops in order.
+# A server that is killed has given nearly everything to the kernel, which keeps it; but with `everysec` it may hold
+# back up to two seconds of writes while an earlier flush takes its time.
 MAY_LOSE: dict[str, str] = {
     "memory": "everything when the server stops, for whatever reason",
-    "everysec": "up to about two seconds of writes when the machine loses power or its kernel crashes",
+    "everysec": "up to about two seconds of writes when the server or its machine dies; nothing when the node does",
     "always": "nothing that was acknowledged, as far as the disk keeps what it has flushed",
 }
 
