@@ -73,8 +73,7 @@ def command(
     by --include-protected. A key that is written or renewed meanwhile survives.
     """
     from mpreg.keyspace.tools.conditions import CONDITIONS_MAX, parse
-    from mpreg.keyspace.tools.purge import Order
-    from mpreg.keyspace.tools.scope import check_scope
+    from mpreg.keyspace.tools.purge import Order, check_order
     from mpreg.keyspace.tools.selection import select
 
     if pattern is None and not family:
@@ -86,10 +85,10 @@ def command(
         raise click.UsageError(f"{len(conditions)} conditions are too many; at most {CONDITIONS_MAX} are allowed")
     catalog = load_catalog(schema)
     selection = select(catalog, os.fsencode(pattern) if pattern is not None else None, family)
-    roots = _roots(catalog) if schema_given(schema) else []
-    check_scope(selection.match, roots, os.fsencode(root) if root is not None else None)
     order = Order(
         selection=selection,
+        roots=_roots(catalog) if schema_given(schema) else (),
+        root=os.fsencode(root) if root is not None else None,
         conditions=conditions,
         include_protected=frozenset(one.full_name for one in catalog.select(include_protected))
         if include_protected
@@ -97,6 +96,7 @@ def command(
         keys_max=keys_max,
         keys_per_s=rate,
     )
+    check_order(order)
     run(_purge(order, yes, None if no_undo else undo or _undo_name(), store, as_json))
 
 
@@ -149,9 +149,9 @@ def _say_plan(planned: Plan, order: Order) -> None:
         print(f"  for example {example}")
 
 
-def _roots(catalog: Catalog) -> list[bytes]:
+def _roots(catalog: Catalog) -> tuple[bytes, ...]:
     """What declared keys begin with: the prefix of their keyspace, or else their own literal beginning."""
-    return [one.pattern.prefix.encode() or one.pattern.head for one in catalog]
+    return tuple(sorted({one.pattern.prefix.encode() or one.pattern.head for one in catalog}))
 
 
 def _undo_name() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,6 +146,34 @@ def test_a_wrong_address_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert len(ran.stderr.splitlines()) == 1
     assert "STORE_" in ran.stderr.decode()
     assert not (tmp_path / "b.jsonl").exists()
+
+
+def test_a_reader_who_goes_away_is_no_traceback(server: Server, keys: CommandLine) -> None:
+    fill(server, 5_000)
+    with keys.start("backup", "-") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert process.returncode == 1
+    assert said.startswith("mpreg: stdout can't be written: Broken pipe")
+    assert len(said.splitlines()) == 1
+
+
+def test_people_see_a_progress_bar(server: Server, keys: CommandLine) -> None:
+    fill(server, 100)
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            keys.arguments("backup", "b.jsonl"), cwd=keys.directory, stdout=subprocess.PIPE, stderr=theirs, timeout=60
+        )
+        assert done.returncode == 0
+        assert "100/100" in os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert b"100 keys" in done.stdout
 
 
 def test_ttl_is_an_exit_code_for_programs(server: Server, keys: CommandLine) -> None:

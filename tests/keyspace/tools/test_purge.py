@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from tests.keyspace.tools.sample import CATALOG, ODD_KEYS, contents, fill, paylo
 from tests.store.servers import valkey
 
 from mpreg.errors import KeyspaceError
+from mpreg.keyspace.catalog import Catalog
+from mpreg.keyspace.codec import text
+from mpreg.keyspace.keyspace import Keyspace
 from mpreg.keyspace.tools.backup_file import opened
 from mpreg.keyspace.tools.conditions import parse
 from mpreg.keyspace.tools.purge import Order, Plan, Purged, plan, purge, refuse_too_many
@@ -91,6 +95,30 @@ async def test_only_keys_of_the_family_go_though_the_glob_finds_more(store: Stor
     await store.command("SET", "app:job:one", "no number, so no job")
     assert (await run(store, order(None, "job"), None))[1].deleted == 1
     assert set(await contents(store)) == {b"app:job:one"}
+
+
+@pytest.mark.parametrize("match", [b"*", b"", b"*temp*", b"app*"])
+async def test_a_pattern_that_reaches_too_far_is_refused_here_too(store: Store, match: bytes) -> None:
+    await store.command("SET", "app:temp:a", "x")
+    with pytest.raises(KeyspaceError) as caught:
+        await run(store, order(match), None)
+    assert caught.value.code == "KEYSPACE_PURGE_REFUSED"
+    assert await store.command("EXISTS", "app:temp:a") == 1
+
+
+async def test_families_without_a_common_root_go_together(store: Store) -> None:
+    """What covers both is `*`, but only keys that fit one of the patterns are meant."""
+    plain = Keyspace("plain")
+    plain.string("issue_lock_{issue:int}", text, name="lock", ttl=600)
+    plain.string("review_delay_{issue:int}", text, name="delay", ttl=600)
+    plain.string("{owner}_{issue:int}_all", text, name="rootless", ttl=600)
+    for key in ("issue_lock_1", "review_delay_1", "other_1", "issue_lock_x", "me_1_all"):
+        await store.command("SET", key, "x")
+    chosen = select(Catalog([plain]), None, ("lock", "delay"))
+    assert (await run(store, Order(selection=chosen), None))[1].deleted == 2
+    assert set(await contents(store)) == {b"other_1", b"issue_lock_x", b"me_1_all"}
+    with pytest.raises(KeyspaceError, match="every root"):
+        await plan(store, Order(selection=select(Catalog([plain]), None, ("lock", "rootless"))))
 
 
 async def test_more_than_the_limit_is_refused_whole(store: Store) -> None:
@@ -233,6 +261,22 @@ async def test_without_undo_no_file_is_written(store: Store, tmp_path: Path, mon
     await fill(store)
     _, purged = await run(store, order(), None)
     assert purged.deleted > 5
+    assert os.listdir(tmp_path) == []
+
+
+async def test_an_undo_file_that_can_not_be_finished_stops_the_purge(store: Store, tmp_path: Path) -> None:
+    """As on a full disk: this process may write no file of more than 100 kB."""
+    await fill(store)
+    before = await contents(store)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(KeyspaceError, match="can't be written") as caught:
+            await run(store, order(), tmp_path / "undo")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.code == "KEYSPACE_FILE"
+    assert await contents(store) == before
     assert os.listdir(tmp_path) == []
 
 

@@ -29,8 +29,8 @@ class Sink(Protocol):
 def written(path: str, *, replace: bool = False) -> Iterator[Sink]:
     """A file to write. It appears under its name, and is on the disk, when the block ends; not if the block raises."""
     if path == STDIO:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with _stdout() as stdout:
+            yield stdout
         return
     target = Path(path)
     if not replace:
@@ -57,6 +57,17 @@ def written(path: str, *, replace: bool = False) -> Iterator[Sink]:
         raise _unusable(path, "written", error) from None
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _stdout() -> Iterator[Sink]:
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # Whoever read has gone; Python is not to find that out once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise _unusable("stdout", "written", error) from None
 
 
 def _refuse_existing(target: Path) -> None:

@@ -21,6 +21,7 @@ from mpreg.keyspace.tools.backup_file import written
 from mpreg.keyspace.tools.conditions import NEVER, Condition, Facts, all_met
 from mpreg.keyspace.tools.pace import Pace
 from mpreg.keyspace.tools.record_read import PAGE_KEYS, Seen, Use, pages, read, replies
+from mpreg.keyspace.tools.scope import check_scope
 from mpreg.keyspace.tools.selection import UNDECLARED, Selection
 from mpreg.store import Script, Store
 
@@ -31,9 +32,12 @@ KEYS_PER_S = 10_000.0
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be purged. `include_protected` are full names of families that hold locks or state."""
+    """What is to be purged. `include_protected` are full names of families that hold locks or state. `roots` are what
+    declared keys begin with, `root` is given by hand: see scope.py."""
 
     selection: Selection
+    roots: tuple[bytes, ...] = ()
+    root: bytes | None = None
     conditions: tuple[Condition, ...] = ()
     include_protected: frozenset[str] = frozenset()
     keys_max: int = MAX_KEYS
@@ -88,6 +92,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
 async def plan(store: Store, order: Order, progress: Progress = lambda done: None) -> tuple[Plan, list[bytes]]:
     """What would go, and the keys themselves, of which no more are kept than may be purged at once."""
+    check_order(order)
     try:
         return await _plan(store, order, progress)
     except StoreError as error:
@@ -146,6 +151,17 @@ async def _plan(store: Store, order: Order, progress: Progress) -> tuple[Plan, l
         examples=examples,
     )
     return planned, chosen
+
+
+def check_order(order: Order) -> None:
+    """Raise KEYSPACE_PURGE_REFUSED for an order that reaches too far. Keys of declared families are known by all of
+    their pattern, so there any literal beginning will do; a glob has to name its root."""
+    selection = order.selection
+    if not selection.by_glob:
+        for one in selection.catalog.select(selection.families):
+            check_scope(one.pattern.glob(), root=one.pattern.head)
+    else:
+        check_scope(selection.match, order.roots, order.root)
 
 
 def refuse_too_many(planned: Plan, order: Order) -> None:

@@ -42,7 +42,7 @@ def check_scope(pattern: bytes, roots: Iterable[bytes] = (), root: bytes | None 
     if not head:
         raise _refused(shown, "it matches keys of every root; begin it with one, as in `sessions:*`")
     if root == b"":
-        raise _refused(shown, "an empty root is none")
+        raise _refused(shown, "an empty root is none; a root is what all keys of it begin with")
     if allowed:
         if not any(head.startswith(one) for one in allowed):
             named = ", ".join(one.decode("utf-8", "backslashreplace") for one in sorted(allowed)[:10])

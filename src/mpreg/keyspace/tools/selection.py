@@ -18,6 +18,8 @@ class Selection(msgspec.Struct, frozen=True):
     catalog: Catalog
     match: bytes
     families: tuple[str, ...] = ()
+    by_glob: bool = True
+    """`match` was given; else it only covers the families."""
 
     def declaration(self, key: bytes) -> Declaration | None:
         found = self.catalog.family_of(key)
@@ -36,4 +38,4 @@ def select(catalog: Catalog, pattern: bytes | None, families: Sequence[str]) -> 
         return Selection(catalog, pattern if pattern is not None else b"*")
     chosen = catalog.select(families)
     match = pattern if pattern is not None else common_glob(chosen)
-    return Selection(catalog, match, tuple(one.full_name for one in chosen))
+    return Selection(catalog, match, tuple(one.full_name for one in chosen), by_glob=pattern is not None)
