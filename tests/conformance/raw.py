@@ -13,14 +13,9 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 import msgspec
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from tests.conformance.raw_websocket import Closed, RawWebSocket
 
 TIMEOUT_S = 20.0
-
-
-class Closed(Exception):
-    """The other side has closed the connection."""
 
 
 class Endpoint(NamedTuple):
@@ -43,12 +38,9 @@ class Raw:
         tls = ssl.create_default_context(cafile=ca) if url.startswith(("wss", "tcps")) else None
         self._numbers = count(1)
         self._stack = ExitStack()
-        if self.is_tcp:
-            self._socket = self._stack.enter_context(self._open(url, tls))
-        else:
-            self._websocket = self._stack.enter_context(
-                connect(url, ssl=tls, max_size=None, compression=None, ping_interval=None, close_timeout=1, proxy=None)
-            )
+        self._socket = self._stack.enter_context(self._open(url, tls))
+        if not self.is_tcp:
+            self._websocket = RawWebSocket(url, self._socket)
 
     @staticmethod
     def _open(url: str, tls: ssl.SSLContext | None) -> socket.socket:
@@ -108,16 +100,16 @@ class Raw:
         if self.is_tcp:
             self.send_encoded(data)
         else:
-            self._websocket.send(data)
+            self._websocket.send(data, text=False)
 
     def send_bytes(self, data: bytes) -> None:
         """Past all framing."""
-        (self._socket if self.is_tcp else self._websocket.socket).sendall(data)
+        self._socket.sendall(data)
 
     def send_in_parts(self, parts: Iterable[bytes]) -> None:
         """One message, streamed: WebSocket fragments, or TCP chunks."""
         if not self.is_tcp:
-            self._websocket.send(iter(parts), text=self.encoding == "json")
+            self._websocket.send_fragments(parts, text=self.encoding == "json")
             return
         whole = list(parts)
         for at, part in enumerate(whole):
@@ -125,10 +117,7 @@ class Raw:
 
     def receive_frame(self) -> str | bytes:
         if not self.is_tcp:
-            try:
-                return self._websocket.recv(TIMEOUT_S)
-            except ConnectionClosed as closed:
-                raise Closed(str(closed)) from None
+            return self._websocket.receive()
         whole = bytearray()
         while True:
             (length,) = struct.unpack(">I", self._exactly(4))
@@ -165,9 +154,8 @@ class Raw:
 
     def abort(self) -> None:
         """Without any farewell."""
-        raw = self._socket if self.is_tcp else self._websocket.socket
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raw.close()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
 
     def __enter__(self) -> Self:
         return self

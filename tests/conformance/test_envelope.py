@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-
 from tests.conformance.conftest import Dial
 from tests.conformance.raw import Raw
 

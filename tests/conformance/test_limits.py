@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from tests.conformance.conftest import Dial
-from tests.conformance.raw import Closed, Raw
+from tests.conformance.raw import Raw
+from tests.conformance.raw_websocket import Closed
 from tests.conformance.served import Served
 
 MB = 1_000_000
@@ -119,12 +120,14 @@ def test_a_message_may_be_streamed_in_parts(raw: Raw) -> None:
     assert raw.call("echo", 1)["r"] == 1
 
 
-def test_90_mb_are_taken_in_parts_and_come_back_in_parts(plain: Raw) -> None:
+def test_90_mb_are_taken_in_parts_and_come_back_in_parts(served: Served, plain: Raw) -> None:
+    """Memory stays within a small multiple of it."""
     plain.send_in_parts(parts_of(call_of(plain, "echo", 90 * MB)))
     reply = plain.receive()
     assert reply["error"] is None
     assert 90 * MB - 200 < len(reply["r"]) < 90 * MB
     assert plain.call("echo", 1)["r"] == 1
+    assert served.memory_peak_bytes() < 800 * MB
 
 
 def test_101_mb_are_refused_with_the_limit_named(plain: Raw) -> None:
@@ -143,18 +146,13 @@ def test_a_result_of_101_mb_is_refused_with_the_limit_named(plain: Raw) -> None:
     assert plain.call("echo", 1)["r"] == 1
 
 
-def test_memory_stays_within_a_small_multiple_of_the_limit(served: Served, plain: Raw) -> None:
-    """After all that went through this node: its peak, in use at once by requests of at most 100 MB."""
-    plain.send_in_parts(parts_of(call_of(plain, "echo", 90 * MB)))
-    plain.receive()
-    assert served.memory_peak_bytes() < 800 * MB
-
-
 def test_who_does_not_read_is_closed_and_delays_nobody(plain: Raw, bystander: Raw) -> None:
     """R-W4: at most 100 MB wait for one client."""
     for number in range(12):
         plain.send_call("big", 15 * MB, u=f"r{number}")
     assert bystander.call("echo", "meanwhile")["r"] == "meanwhile"
-    with pytest.raises(Closed):
-        for _ in range(12):
-            plain.receive()
+    answered = 0
+    with contextlib.suppress(Closed):
+        while plain.receive():
+            answered += 1
+    assert answered < 12

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-
 from tests.conformance.conftest import Dial
 from tests.conformance.raw import Raw
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Sequence
 
 from mpreg.client.connection import Connection
@@ -11,7 +12,7 @@ from mpreg.client.exchange import Exchange
 from mpreg.client.settings import ClientSettings
 from mpreg.client.sources import Source
 from mpreg.errors import MpregError
-from mpreg.transport import Link
+from mpreg.transport import Backoff, Link
 
 log = logging.getLogger(__name__)
 
@@ -19,19 +20,10 @@ STABLE_S = 5.0
 """A connection that held this long ends a series of failures; else a node that refuses us at once would be
 asked without a pause."""
 
+PAUSE_S_MAX = 5.0
+"""Between two rounds of attempts; a node that restarts is found again within this time."""
+
 Reconnected = Callable[[], Awaitable[None]]
-
-
-class Backoff:
-    def __init__(self) -> None:
-        self.n = 0
-
-    def next(self) -> float:
-        self.n += 1
-        return min(5.0, 0.05 * 2.0**self.n)
-
-    def reset(self) -> None:
-        self.n = 0
 
 
 class Upkeep:
@@ -39,7 +31,7 @@ class Upkeep:
         self._sources = list(sources)
         self._exchange = exchange
         self._patience_s = settings.patience_s
-        self._backoff = Backoff()
+        self._backoff = Backoff(max_s=PAUSE_S_MAX)
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self.on_reconnected: list[Reconnected] = []
@@ -72,7 +64,7 @@ class Upkeep:
             if loop.time() - since >= STABLE_S:
                 self._backoff.reset()
             else:
-                await asyncio.sleep(self._backoff.next())
+                await asyncio.sleep(self._backoff.next_s(random.random()))
 
     async def _reach(self) -> Connection | None:
         """A connection to the next node that can be reached; None when the first attempts have failed for good."""
@@ -85,7 +77,7 @@ class Upkeep:
                 if not self._first.done() and loop.time() >= give_up:
                     self._first.set_exception(error)
                     return None
-                pause = self._backoff.next()
+                pause = self._backoff.next_s(random.random())
                 log.debug("No node can be reached, again in %.1f s: %s", pause, error)
                 await asyncio.sleep(pause)
 
