@@ -57,7 +57,8 @@ class HashKey(Generic[T]):
             raise KeyspaceError(
                 "KEYSPACE_UNENCODABLE", f"{field.name} takes an int, not {amount!r:.60}", field=field.name
             )
-        self._record.encode_some({attribute: amount})  # only a field that can hold a number
+        if not self._record.counts(attribute):
+            raise KeyspaceError("KEYSPACE_UNENCODABLE", f"{field.name} is no whole number", field=field.name)
         return int(await write(store, self.declaration, self.name, b"HINCRBY", field.name.encode(), amount))
 
     async def _replace(

@@ -67,11 +67,14 @@ class Record(Generic[T]):
                 "KEYSPACE_UNENCODABLE", f"{self.of.__name__} has no field set; a hash can't be empty", codec="hash"
             )
         try:
-            self.decode(out)
+            again = self.decode(out)
         except KeyspaceError as error:
             raise KeyspaceError(
                 "KEYSPACE_UNENCODABLE", error.message, field=error.details.get("field"), codec=self.of.__name__
             ) from None
+        for field in self.fields:
+            if field.name.encode() in out:
+                _refuse_change(field, given[field.attribute], getattr(again, field.attribute))
         return out
 
     def encode_some(self, changes: Mapping[str, Any]) -> tuple[dict[bytes, bytes], list[bytes]]:
@@ -89,7 +92,7 @@ class Record(Generic[T]):
                 continue
             data = _write(field, value)
             try:
-                _read(field, data)
+                _refuse_change(field, value, _read(field, data))
             except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
                 raise KeyspaceError("KEYSPACE_UNENCODABLE", f"{field.name}: {error}", field=field.name) from None
             written[field.name.encode()] = data
@@ -121,6 +124,13 @@ class Record(Generic[T]):
                 field=attribute,
             )
         return found
+
+    def counts(self, attribute: str) -> bool:
+        """Whether a field holds a whole number, which the store itself can add to."""
+        try:
+            return type(self.decode_field(attribute, b"1")) is int
+        except KeyspaceError:
+            return False
 
     def decode_field(self, attribute: str, data: bytes) -> Any:
         return self._read(self.field(attribute), data)
@@ -213,3 +223,11 @@ def _read(field: Field, data: bytes) -> Any:
     if field.of is bytes:
         return data
     return msgspec.convert(data.decode(), field.of, strict=False)
+
+
+def _refuse_change(field: Field, given: Any, again: Any) -> None:
+    """A number in a field of text would be written, and come back as text."""
+    if type(given) is not type(again) and given != again:
+        raise KeyspaceError(
+            "KEYSPACE_UNENCODABLE", f"{field.name} takes no {type(given).__name__}: {given!r:.60}", field=field.name
+        )
