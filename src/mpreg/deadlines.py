@@ -62,8 +62,8 @@ class Deadlines:
 
     def _fire(self) -> None:
         self._timer = None
-        now = self._loop.time() / RESOLUTION_S
-        while self._order and (self._order[0] <= now or self._order[0] not in self._slots):
+        now = self._loop.time()
+        while self._order and (self._order[0] * RESOLUTION_S <= now or self._order[0] not in self._slots):
             slot = heapq.heappop(self._order)
             entries = self._slots.get(slot, {})
             while entries:  # in place, so that one of them can cancel another

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from mpreg.deadlines import Deadlines
+from mpreg.errors import ResourceError
 from mpreg.rpc import LocalPlacement, Registry, RpcLimits, RpcService, Threads
 from mpreg.transport.session import Session
 from mpreg.wire import codec
@@ -30,8 +34,6 @@ class RecordingLink:
 
     def send(self, message: bytes, encoding: Encoding) -> None:
         if len(message) > self.limits.message_bytes_max:
-            from mpreg.errors import ResourceError
-
             raise ResourceError("RESOURCE_MESSAGE_TOO_LARGE", "too large", limit=self.limits.message_bytes_max)
         if not self.closed:
             self.sent.append((message, encoding))
@@ -118,7 +120,8 @@ class Bench:
         raw = codec.encode(Rpc(u, cmds, **fields), encoding)
         message = codec.decode(raw, encoding)
         assert isinstance(message, Rpc)
-        self.service.request(session or self.session, message, encoding)
+        with outside_of_any_task():  # where a link calls from
+            self.service.request(session or self.session, message, encoding)
         return u
 
     def cancel(self, u: str) -> None:
@@ -154,6 +157,19 @@ class Bench:
             await asyncio.sleep(0)
         assert self.service._open == {}
         assert len(self.deadlines) == 0
+
+
+@contextmanager
+def outside_of_any_task() -> Iterator[None]:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is None:
+        yield
+        return
+    _leave_task(loop, task)
+    try:
+        yield
+    finally:
+        _enter_task(loop, task)
 
 
 def cmd(fun: str, *args: Any, name: str = "c", locs: tuple[str, ...] = (), **kwargs: Any) -> Command:

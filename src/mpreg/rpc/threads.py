@@ -56,12 +56,22 @@ class Threads:
                 )
             self._waiting += 1
             more = self._waiting + self._busy > self._threads and self._threads < self._threads_max
+        if more:
+            self._start_thread()
         future = self._loop.create_future()
         self._jobs.put(_Job(future, contextvars.copy_context(), call, args, kwargs))
-        if more:
-            self._threads += 1
-            threading.Thread(target=self._work, name=f"mpreg-call-{self._threads}", daemon=True).start()
         return future
+
+    def _start_thread(self) -> None:
+        try:
+            threading.Thread(target=self._work, name=f"mpreg-call-{self._threads + 1}", daemon=True).start()
+            self._threads += 1
+        except RuntimeError as problem:  # the system has no more threads
+            if self._threads:
+                return  # the call waits for one that there is
+            with self._lock:
+                self._waiting -= 1
+            raise ResourceError("RESOURCE_EXHAUSTED", f"No thread to run the call in: {problem}") from None
 
     def close(self) -> None:
         """Idle threads end; busy ones when their function returns."""
