@@ -176,6 +176,26 @@ def test_people_see_a_progress_bar(server: Server, keys: CommandLine) -> None:
     assert b"100 keys" in done.stdout
 
 
+def test_a_read_only_replica_is_named_and_nothing_is_lost(server: Server, keys: CommandLine, tmp_path: Path) -> None:
+    fill(server, 10)
+    server.call("SET", "app:temp:endless", "x")
+    assert keys.run("backup", "b.jsonl").returncode == 0
+    with valkey(tcp=True) as primary, valkey() as replica:
+        primary.call("SET", "app:temp:other", "x")
+        replica.call("REPLICAOF", "127.0.0.1", primary.port)
+        eventually(lambda: replica.info()["master_link_status"] == "up", "the replica is in step")
+        on = CommandLine(replica.url, tmp_path)
+        restored = on.run("restore", "b.jsonl", "--json")
+        purged = on.run("purge", "app:*", "--yes", "--undo", "u.jsonl", "--json")
+        fixed = on.run("ttl", "--fix", "--json")
+        assert [ran.returncode for ran in (restored, purged, fixed)] == [1, 1, 1]
+        assert restored.error["code"] == "STORE_READ_ONLY"
+        assert purged.error["code"] == "KEYSPACE_PURGE_FAILED"
+        assert (purged.error["details"]["deleted"], purged.error["details"]["cause"]) == (0, "STORE_READ_ONLY")
+        assert fixed.error["code"] == "STORE_READ_ONLY"
+        assert set(dumps(replica)) == {b"app:temp:other"}
+
+
 def test_ttl_is_an_exit_code_for_programs(server: Server, keys: CommandLine) -> None:
     server.call("SET", "app:temp:a", "x")
     found = keys.run("ttl", "--json")
