@@ -1,4 +1,4 @@
-"""What a store asks of the servers behind it: one (this file, also behind sentinels) or a cluster (cluster.py)."""
+"""What a store asks of the servers behind it: one server (this file), one behind sentinels, or a cluster."""
 
 from __future__ import annotations
 
@@ -72,12 +72,11 @@ def fixed(address: Address) -> Where:
 
 
 class Single:
-    """One server. `where` names it; behind sentinels, whoever is the primary when the link is dialled."""
+    """One server, or whichever one `where` names when the link is dialled."""
 
-    def __init__(self, where: Where, how: Dial) -> None:
+    def __init__(self, where: Where, how: Dial, on_up: Callable[[], None] | None = None) -> None:
         self._where = where
-        self.link = ServerLink(where, how)
-        self.open = self.link.connect
+        self.link = ServerLink(where, how, on_up=on_up)
         self.send = self.link.send
         self.command = self.link.command
         self.send_script = self.link.send_script
@@ -86,6 +85,9 @@ class Single:
     @property
     def server(self) -> Server | None:
         return self.link.server
+
+    async def open(self) -> None:
+        await self.link.connect()
 
     async def close(self) -> None:
         await self.link.close()

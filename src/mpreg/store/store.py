@@ -24,7 +24,7 @@ from mpreg.store.hub import Hub, names
 from mpreg.store.key_events import PROBE_KEY, EventSource, KeyEvents
 from mpreg.store.limits import StoreLimits
 from mpreg.store.scan import COUNT, scan
-from mpreg.store.sentinel import sentinels
+from mpreg.store.sentinel import Sentinels
 from mpreg.store.server_link import ServerLink
 from mpreg.store.servers import Servers, Single, fixed
 from mpreg.store.subscription import Inbox, Subscription
@@ -62,6 +62,7 @@ class Store:
         self._closed = False
         self._hub: Hub | None = None
         self._events = EventSource(self._servers, replace(self._how, subscribes=True), url.database)
+        self._servers.watch(self._on_change)
         self.send = self._servers.send
         """The hot path: a future, no coroutine; all that is sent in one turn of the loop leaves in one write. Raises at
         once what is wrong with the call; what the server or the network says comes through the future."""
@@ -80,7 +81,7 @@ class Store:
             case "single":
                 return Single(fixed(url.addresses[0]), self._how)
             case "sentinel":
-                return Single(sentinels(url, self._how), self._how)
+                return Sentinels(url, self._how)
             case "cluster":
                 return Cluster(url.addresses, self._how)
 
@@ -140,6 +141,12 @@ class Store:
             self._hub = Hub(self._servers.where(None), replace(self._how, subscribes=True))
             self._hub.start()
         return self._hub
+
+    def _on_change(self) -> None:
+        """A primary that has been replaced hears nothing any more of what is published."""
+        hub = self._hub
+        if hub is not None and hub.link.address not in self._servers.places():
+            hub.link.reconnect(StoreError("STORE_CONNECTION_LOST", "another server has taken over"))
 
     def keyspace_events(
         self,
