@@ -1,0 +1,6 @@
+"""Assembles one process: functions, services, listeners and the store."""
+
+from mpreg.node.node import Node
+from mpreg.node.settings import Settings
+
+__all__ = ["Node", "Settings"]

@@ -1,0 +1,143 @@
+"""What a program declares: its functions, and how it is reached."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+import msgspec
+
+from mpreg.node.builtins import add_builtins
+from mpreg.node.running import Running
+from mpreg.node.settings import Settings
+from mpreg.rpc import Registry
+from mpreg.store import Store
+from mpreg.transport import Accept, Link
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Node:
+    """A program's functions, offered to others.
+
+        node = Node("hello")
+
+        @node.function
+        def greet(name: str) -> str:
+            return f"Hello, {name}!"
+
+        if __name__ == "__main__":
+            node.run()
+
+    `run` serves until SIGTERM or SIGINT; inside a program that has an event loop, use `async with node:`.
+    """
+
+    def __init__(self, name: str = "", settings: Settings | None = None) -> None:
+        settings = settings or Settings()
+        name = name or settings.name or f"{socket.gethostname()}-{os.getpid()}"
+        self.settings = msgspec.structs.replace(settings, name=name)
+        """May be changed until the node starts."""
+        self._registry = Registry()
+        self._running: Running | None = None
+        add_builtins(self._registry, lambda: self.name, self._describe, self._statistics)
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @overload
+    def function(self, call: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def function(
+        self, /, *, name: str | None = None, locs: Iterable[str] = (), idempotent: bool = False
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def function(
+        self,
+        call: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        locs: Iterable[str] = (),
+        idempotent: bool = False,
+    ) -> Any:
+        """Offer a function, sync or async; arguments are checked against its type hints.
+
+        `locs` are the resources that a caller may ask for; `idempotent` allows a call to be repeated elsewhere when
+        it is not known whether it ran. Raises `ValueError` for a name that is taken or can't be one.
+        """
+        if call is not None:
+            self._registry.add(call)
+            return call
+
+        def register(call: Callable[P, R]) -> Callable[P, R]:
+            self._registry.add(call, name, locs, idempotent)
+            return call
+
+        return register
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, with what the environment says over this node's settings."""
+        from mpreg.node.run import run
+
+        run(self)
+
+    async def start(self) -> None:
+        """Listen. Raises what stands in the way, and leaves nothing behind then."""
+        if self._running is not None:
+            raise RuntimeError(f"{self!r} runs already")
+        running = Running(self.settings, self._registry)
+        await running.start()
+        self._running = running
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Stop accepting, let what runs finish for the grace time, take leave, close."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.stop(self.settings.grace_s if grace_s is None else grace_s)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """Where the running node can be reached, by scheme: `{"ws": "ws://127.0.0.1:6666", …}`."""
+        return self._started().listeners
+
+    @property
+    def store(self) -> Store | None:
+        """The store of the running node; `None` if its settings turn it off."""
+        return self._started().store
+
+    @property
+    def store_url(self) -> str | None:
+        return self._started().store_url
+
+    def attach(self, accept: Accept) -> Link:
+        """A link to this node within the process, without sockets: `connect(node)` uses it."""
+        return self._started().attach(accept)
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name}{'' if self._running is None else ' running'}>"
+
+    def _started(self) -> Running:
+        if self._running is None:
+            raise RuntimeError(f"{self!r} does not run")
+        return self._running
+
+    def _describe(self) -> dict[str, Any]:
+        return self._started().describe()
+
+    def _statistics(self) -> dict[str, Any]:
+        return self._started().statistics()

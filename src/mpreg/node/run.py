@@ -1,0 +1,102 @@
+"""A node as a process: signals, logs, the lines that say where it listens, and the ready file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvloop
+
+from mpreg import config
+from mpreg.errors import ConfigError
+from mpreg.node import logs
+
+if TYPE_CHECKING:
+    from mpreg.node.node import Node
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    node: Node,
+    *,
+    file: str | Path | None = None,
+    overrides: dict[str, Any] | None = None,
+    ready_file: str | Path | None = None,
+) -> None:
+    """Settle the settings, serve until SIGTERM or SIGINT, stop in good order."""
+    node.settings = config.load(node.settings, file=file, environment=os.environ, overrides=overrides)
+    logs.set_up(node.settings.log, node.settings.debug)
+    ready = None if ready_file is None else _ReadyFile(Path(ready_file))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(node, ready))
+
+
+async def _serve(node: Node, ready_file: _ReadyFile | None) -> None:
+    loop = asyncio.get_running_loop()
+    signals = _Signals()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signals.received, number)
+    await node.start()
+    try:
+        ready = _ready(node)
+        stored = {} if node.store_url is None else {"store": node.store_url}
+        for name, url in {**node.listeners, **stored}.items():
+            sys.stdout.write(f"{name} {url}\n")
+        sys.stdout.flush()
+        if ready_file is not None:
+            ready_file.write(msgspec.json.encode(ready) + b"\n")
+        log.info("%s serves", node.name)
+        await signals.first.wait()
+        log.info("%s stops on %s", node.name, signal.Signals(signals.number).name)
+    finally:
+        if ready_file is not None:
+            ready_file.remove()
+        await node.stop()
+
+
+class _Signals:
+    """The first one stops the node in good order, the second one at once."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.number = 0
+
+    def received(self, number: int) -> None:
+        if self.first.is_set():
+            os._exit(128 + number)
+        self.number = number
+        self.first.set()
+
+
+def _ready(node: Node) -> dict[str, Any]:
+    ready = {"node": node.name, "pid": os.getpid(), "listeners": node.listeners}
+    return ready if node.store_url is None else {**ready, "store": node.store_url}
+
+
+class _ReadyFile:
+    """Says that the node accepts connections, by being there: whole, and only while it does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.remove()  # of a node that was killed
+            tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as problem:
+            text = f"The ready file {path} can't be written: {problem.strerror}"
+            raise ConfigError("CONFIG_INVALID", text, setting="ready_file") from None
+
+    def write(self, data: bytes) -> None:
+        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
+            file.write(data)
+        os.replace(file.name, self.path)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""What can be set of a node. Every field is also a TOML key, an environment variable and, where useful, an option."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from mpreg.pubsub import PubSubLimits
+from mpreg.rpc import RpcLimits
+from mpreg.wire.limits import CLIENT, Limits
+
+Port = Annotated[int, Meta(ge=0, le=65535)] | Literal["off"]
+"""0 takes a free port; "off" turns the listener off."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The defaults are for one machine: loopback only, an embedded store, the ports of R-W8."""
+
+    name: Annotated[str, Meta(max_length=128)] = ""
+    """How the node calls itself; made from host name and process id if empty."""
+    host: str = "127.0.0.1"
+    ws: Port = 6666
+    wss: Port = "off"
+    tcp: Port = 6668
+    tcps: Port = "off"
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+    tls_require_client_cert: bool = False
+    store: str = "embedded:"
+    """URL of a Valkey or Redis server, `embedded:` for one of the node's own, or `off`."""
+    data_dir: str = "mpreg-data"
+    """Where the embedded store keeps its data."""
+    durability: Literal["memory", "everysec", "always"] = "everysec"
+    """What the embedded store may lose in a crash: everything, the last second, nothing acknowledged."""
+    debug: bool = False
+    """Errors carry the traceback of the function that raised. Not for a node that strangers can reach."""
+    log: Literal["text", "json"] = "text"
+    grace_s: Annotated[float, Meta(ge=0, le=3600)] = 10.0
+    """How long running requests may take to finish when the node stops."""
+    connections_max: Annotated[int, Meta(ge=1)] = 10_000
+    limits: Limits = CLIENT
+    rpc: RpcLimits = RpcLimits()
+    pubsub: PubSubLimits = PubSubLimits()
