@@ -197,19 +197,15 @@ class ServerLink:
 
     async def connect(self) -> None:
         """The first connection: what is wrong with it is raised. A server that is loading is waited for."""
-        try:
-            async with asyncio.timeout(self._limits.connect_timeout_s):
-                while True:
-                    try:
-                        await self._dial_once()
-                        return
-                    except StoreError as error:
-                        if error.code != "STORE_LOADING":
-                            raise
-                        self._last_error = error
-                        await asyncio.sleep(self._limits.backoff_min_s)
-        except TimeoutError:
-            raise self._last_error or self._unavailable() from None
+        deadline = self._loop.time() + self._limits.connect_timeout_s
+        while True:
+            try:
+                await self._dial_once()
+                return
+            except StoreError as error:
+                if error.code != "STORE_LOADING" or self._loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(self._limits.backoff_min_s)
 
     def start(self) -> None:
         """Dial in the background, again and again; commands wait as while a link is down."""
