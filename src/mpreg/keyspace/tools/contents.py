@@ -169,8 +169,12 @@ def plain_value(value: Any) -> Any:
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, dict):
         return {plain_name(name): plain_value(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain_value(inner) for inner in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
     try:
-        return msgspec.to_builtins(value, str_keys=True)
+        return plain_value(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True))
     except TypeError:
         return repr(value)
 
