@@ -85,7 +85,7 @@ def test_what_only_looks_like_a_reference_in_structs_dataclasses_and_enums_arriv
     class Data:
         field: str
 
-    class Color(str, enum.Enum):
+    class Color(enum.StrEnum):
         RED = "c1"
 
     [result] = run(command("use", Struct("c1"), Data("c1"), Color.RED, command("one")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mpreg.errors import MpregError, ResourceError, TimedOut
@@ -17,18 +18,22 @@ if TYPE_CHECKING:
 class Call:
     """A message with a `u` of its own, and the future of the message that answers it."""
 
-    __slots__ = ("connection", "data", "encoding", "future", "is_rpc", "timeout_s", "u")
+    __slots__ = ("connection", "data", "encoding", "expires", "future", "is_rpc", "timeout_s", "u")
 
-    def __init__(self, u: str, data: bytes, future: Future[Message], timeout_s: float, is_rpc: bool) -> None:
+    encoding: Encoding
+    """Of the answer."""
+
+    def __init__(
+        self, u: str, data: bytes, future: Future[Message], timeout_s: float, expires: float, is_rpc: bool
+    ) -> None:
         self.u = u
         self.data = data
         self.future = future
         self.timeout_s = timeout_s
+        self.expires = expires
         self.is_rpc = is_rpc
         self.connection: Connection | None = None
         """The one that it was sent on; None while it waits to be sent."""
-        self.encoding = Encoding.MSGPACK
-        """Of the answer."""
 
     def answer(self, message: Message, encoding: Encoding) -> None:
         if not self.future.done():
@@ -63,6 +68,9 @@ class Waiting:
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self._calls)
 
     def add(self, call: Call) -> None:
         """Raises `RESOURCE_EXHAUSTED`."""

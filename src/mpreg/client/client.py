@@ -45,6 +45,7 @@ class Client:
         self._upkeep = Upkeep(sources, self._exchange, settings)
         self._next_u = itertools.count(1).__next__
         self._encoding = settings.encoding
+        self._timeout_s = settings.timeout_s
         self._pubsub = PubSub(self, self._exchange, settings.encoding, settings.timeout_s)
         self.on_reconnected(self._pubsub.reconnected)
 
@@ -99,8 +100,13 @@ class Client:
         `result_type` may be any type that msgspec decodes: `list[int]`, a `Struct`, a dataclass; a result that does
         not fit raises `RPC_INVALID_RESULT`. What the node answers with is raised as a subclass of `MpregError`.
         """
-        call = await self._ask(single(fun, args, kwargs, locs), timeout)
-        return decode_result(_result_of(call), call.encoding, result_type)
+        call = self._send(single(fun, args, kwargs, locs), timeout, False)
+        try:
+            reply = await call.future
+        except BaseException:
+            self._exchange.abandon(call)
+            raise
+        return decode_result(_result_in(reply), call.encoding, result_type)
 
     @overload
     async def request(self, wanted: CommandBuilder[T], /, *, timeout: float | None = ...) -> T: ...
@@ -119,8 +125,13 @@ class Client:
         if not builders:
             return []
         names, commands = assemble(builders)
-        call = await self._ask(commands, timeout, intermediate=not _are_final(builders, names))
-        raw = _result_of(call)
+        call = self._send(commands, timeout, not _are_final(builders, names))
+        try:
+            reply = await call.future
+        except BaseException:
+            self._exchange.abandon(call)
+            raise
+        raw = _result_in(reply)
         by_name = {commands[0].name: raw} if len(commands) == 1 else decode_result(raw, call.encoding, dict[str, Raw])
         results = [decode_result(by_name[names[each]], call.encoding, each.result_type) for each in builders]
         return results[0] if isinstance(wanted, CommandBuilder) else results
@@ -222,7 +233,7 @@ class Client:
         """Send a message that has a `u` (see `new_u`), return its answer. Raises what an `error-response` says."""
         u = getattr(message, "u", None)
         assert isinstance(u, str)
-        timeout_s = self.settings.timeout_s if timeout is None else timeout
+        timeout_s = self._timeout_s if timeout is None else timeout
         call = await self._exchange.ask(u, codec.encode(message, self._encoding), timeout_s, False)
         reply = call.future.result()
         if isinstance(reply, ErrorResponse):
@@ -270,8 +281,8 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client {self.url or 'not connected'}>"
 
-    async def _ask(self, commands: tuple[Command, ...], timeout: float | None, intermediate: bool = False) -> Call:
-        timeout_s = self.settings.timeout_s if timeout is None else timeout
+    def _send(self, commands: tuple[Command, ...], timeout: float | None, intermediate: bool) -> Call:
+        timeout_s = self._timeout_s if timeout is None else timeout
         if timeout_s <= 0:
             raise ValueError("timeout is a number of seconds above 0")
         timeout_ms: float | UnsetType = UNSET if timeout_s == NODE_TIMEOUT_S else timeout_s * 1e3
@@ -280,16 +291,15 @@ class Client:
             data = codec.encode(Rpc(u, commands, timeout_ms, intermediate), self._encoding)
         except (TypeError, ValueError, OverflowError, RecursionError) as problem:
             raise RpcError("RPC_INVALID_ARGUMENT", f"The arguments can't be encoded: {problem}") from None
-        return await self._exchange.ask(u, data, timeout_s, True)
+        return self._exchange.send(u, data, timeout_s, True)
 
 
-def _result_of(call: Call) -> Raw:
-    reply = call.future.result()
-    if reply.__class__ is not RpcResponse:
-        raise to_exception(reply.error) if isinstance(reply, ErrorResponse) else _unexpected(reply)
-    if reply.error is not None:
-        raise to_exception(reply.error)
-    return reply.r
+def _result_in(reply: Message) -> Raw:
+    if isinstance(reply, RpcResponse):
+        if reply.error is not None:
+            raise to_exception(reply.error)
+        return reply.r
+    raise to_exception(reply.error) if isinstance(reply, ErrorResponse) else _unexpected(reply)
 
 
 def _unexpected(reply: Message) -> MpregError:

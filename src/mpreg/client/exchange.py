@@ -6,30 +6,32 @@ Invariant: a call that nobody awaits any more is neither waiting nor open on a c
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Iterator
 
 from mpreg.client.calls import Call, Waiting
 from mpreg.client.connection import Connection, Handler
+from mpreg.client.expiry import Expiry
 from mpreg.client.settings import ClientSettings
-from mpreg.deadlines import Deadlines
-from mpreg.errors import MpregError, ResourceError, TimedOut, TransportError
+from mpreg.errors import MpregError, ResourceError, TransportError
 from mpreg.transport import Link
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.message import Message
 
-M = TypeVar("M", bound=Message)
-
 
 class Exchange:
     def __init__(self, settings: ClientSettings) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._settings = settings
+        loop = asyncio.get_running_loop()
+        self._time = loop.time
+        self._create_future = loop.create_future
         self._encoding: Encoding = settings.encoding
         self._in_flight_max = settings.in_flight_max
-        self._bytes_max = settings.limits.waiting_bytes_max
-        self._deadlines = Deadlines(self._loop)
+        # Half of what a link may hold is for large calls. All small ones that can be under way fit into the other half,
+        # so that they need not be counted.
+        self._large_bytes_max = settings.limits.waiting_bytes_max // 2
+        self._small_bytes_max = self._large_bytes_max // settings.in_flight_max
         self._waiting = Waiting(settings.waiting_max, settings.waiting_bytes_max)
         self._connections: set[Connection] = set()
+        self._expiry = Expiry(loop, self._under_way)
         self._closed = False
         self.handlers: dict[type[Message], Handler] = {}
         self.current: Connection | None = None
@@ -46,17 +48,37 @@ class Exchange:
 
     async def ask(self, u: str, data: bytes, timeout_s: float, is_rpc: bool) -> Call:
         """The call with its answer in `future`. Raises what kept the answer from coming."""
-        call = Call(u, data, self._loop.create_future(), timeout_s, is_rpc)
-        self._send_or_wait(call)
-        deadline = self._deadlines.add(timeout_s, call.expire)
+        call = self.send(u, data, timeout_s, is_rpc)
         try:
             await call.future
-        except (asyncio.CancelledError, TimedOut):
-            self._abandon(call)
+        except BaseException:
+            self.abandon(call)
             raise
-        finally:
-            deadline.cancel()
         return call
+
+    def send(self, u: str, data: bytes, timeout_s: float, is_rpc: bool) -> Call:
+        """Send it, or let it wait to be sent. Whoever awaits its `future` abandons the call if that raises."""
+        expires = self._time() + timeout_s
+        call = Call(u, data, self._create_future(), timeout_s, expires, is_rpc)
+        connection = self.current
+        if connection is None or self._waiting or len(connection.open) >= self._in_flight_max:
+            if self._closed:
+                raise _closed(False)
+            self._waiting.add(call)
+        else:
+            if len(data) > self._small_bytes_max:
+                self._check_room(connection, data)
+            connection.send(call, self._encoding)
+        if expires < self._expiry.next:
+            self._expiry.watch(expires)
+        return call
+
+    def abandon(self, call: Call) -> None:
+        """Nobody waits for its answer any more, if there was none."""
+        if call.connection is None:
+            self._waiting.discard(call)
+        else:
+            call.connection.abandon(call, self._encoding)
 
     def tell(self, data: bytes) -> None:
         """A message that nobody answers. Raises `TRANSPORT_CONNECTION_LOST` if there is no connection now."""
@@ -77,6 +99,21 @@ class Exchange:
         self.current = connection
         self._pump()
 
+    async def close(self) -> None:
+        """Every call that is under way fails with `TRANSPORT_CLOSED`."""
+        self._closed = True
+        self.current = None
+        self._expiry.close()
+        while self._waiting:
+            self._waiting.take().fail(_closed(False))
+        connections = list(self._connections)
+        for connection in connections:
+            for call in connection.open.values():
+                call.fail(_closed(None))
+            connection.link.close()
+        for connection in connections:
+            await connection.link.wait_closed()
+
     # What a connection tells.
 
     def has_room(self) -> None:
@@ -95,39 +132,20 @@ class Exchange:
         self.leaving(connection)
         self._connections.discard(connection)
 
-    async def close(self) -> None:
-        """Every call that is under way fails with `TRANSPORT_CLOSED`."""
-        self._closed = True
-        self.current = None
-        connections, self._connections = self._connections, set()
-        while self._waiting:
-            self._waiting.take().fail(_closed(False))
-        for connection in connections:
-            for call in connection.open.values():
-                call.fail(_closed(None))
-            connection.link.close()
-        for connection in connections:
-            await connection.link.wait_closed()
-        self._deadlines.close()
-
-    def _send_or_wait(self, call: Call) -> None:
-        connection = self.current
-        if connection is None or self._waiting or len(connection.open) >= self._in_flight_max:
-            if self._closed:
-                raise _closed(False)
-            self._waiting.add(call)
-        else:
-            self._check_room(connection, call.data)
-            connection.send(call, self._encoding)
+    def _under_way(self) -> Iterator[Call]:
+        yield from self._waiting
+        for connection in self._connections:
+            yield from connection.open.values()
 
     def _check_room(self, connection: Connection, data: bytes) -> None:
         """Refuse one call rather than let the link close itself for all of them."""
         waiting = connection.link.waiting
-        if waiting and waiting + len(data) > self._bytes_max:
+        if waiting and waiting + len(data) > self._large_bytes_max:
             raise ResourceError(
                 "RESOURCE_EXHAUSTED",
-                f"{waiting} bytes wait for the node to read them; with this call it would be over {self._bytes_max}",
-                limit=self._bytes_max,
+                f"{waiting} bytes wait for the node to read them; this message would make more than"
+                f" {self._large_bytes_max} of them",
+                limit=self._large_bytes_max,
             )
 
     def _pump(self) -> None:
@@ -142,12 +160,6 @@ class Exchange:
                 connection.send(call, self._encoding)
             except MpregError as error:
                 call.fail(error)
-
-    def _abandon(self, call: Call) -> None:
-        if call.connection is None:
-            self._waiting.discard(call)
-        else:
-            call.connection.abandon(call, self._encoding)
 
 
 def _closed(state_changed: bool | None) -> TransportError:

@@ -24,8 +24,6 @@ def _decoder(result_type: Any, encoding: Encoding) -> Callable[[Raw], Any]:
 
 def decode_result(raw: Raw, encoding: Encoding, result_type: Any) -> Any:
     """`RPC_INVALID_RESULT` with the `path` of what does not fit. The function has run: its effect is there."""
-    if result_type is Any:
-        return codec.decode_value(raw, encoding)
     try:
         return _decoder(result_type, encoding)(raw)
     except msgspec.ValidationError as problem:
