@@ -690,11 +690,16 @@ async def test_requests_are_counted_by_how_they_ended() -> None:
 
 async def test_a_fault_of_the_node_itself_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Faulty:
+        waits = False
+
         def place(self, fun: str, locs: Any) -> Any:
+            return self
+
+        async def call(self, *args: Any) -> Any:
             raise ZeroDivisionError
 
     bench = Bench(echo)
-    bench.service._placement = Faulty()
+    bench.service._placement = Faulty()  # type: ignore[assignment]
     with caplog.at_level(logging.ERROR):
         body = await bench.call("echo", 1)
     assert body.code == "PROTOCOL_INTERNAL_ERROR"

@@ -29,9 +29,10 @@ TEXT_LENGTH_MAX = 10_000
 class LocalFunction:
     """A `Provider` in this process."""
 
-    __slots__ = ("_debug", "_function", "_threads")
+    __slots__ = ("_debug", "_function", "_threads", "waits")
 
     def __init__(self, function: Function, threads: Threads, debug: bool) -> None:
+        self.waits = not function.is_async
         self._function = function
         self._threads = threads
         self._debug = debug

@@ -20,6 +20,10 @@ class Provider(Protocol):
     Both ways raise `MpregError` and nothing else, but for the `CancelledError` of a caller that was cancelled.
     """
 
+    @property
+    def waits(self) -> bool:
+        """Is it known that the result is not there at once?"""
+
     def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Awaitable[Raw]:
         """The command as it came."""
 

@@ -75,7 +75,8 @@ class RpcService:
         self._placement = placement
         self._deadlines = deadlines
         self._limits = limits
-        self._starter = Starter(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._starter = Starter(self._loop)
         self._open: dict[Session, dict[str, _Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -88,14 +89,17 @@ class RpcService:
 
     def request(self, session: Session, message: Rpc, encoding: Encoding) -> None:
         """`rpc`: run it. The reply comes at once if nothing has to be waited for, else later."""
+        command = message.cmds[0] if len(message.cmds) == 1 and not message.intermediate else None
         try:
             timeout_s = self._admit(session, message)
+            provider = None if command is None else self._placement.place(command.fun, command.locs)
         except MpregError as error:
             self.statistics.failed_requests += 1
-            self._send_error(session, encoding, message.u, error, None)
+            self._send_error(session, encoding, message.u, error, None if command is None else command.name)
             return
         request = _Request(session, message, encoding, timeout_s)
-        task = self._starter.start(self._run(request))
+        work = self._run(request, command, provider)
+        task = self._loop.create_task(work) if provider is None or provider.waits else self._starter.start(work)
         if task is None:
             return
         request.task = task
@@ -159,12 +163,9 @@ class RpcService:
             raise _exhausted("this node", self._limits.requests_max)
         return timeout_ms / 1e3
 
-    async def _run(self, request: _Request) -> None:
-        message = request.message
-        command = message.cmds[0] if len(message.cmds) == 1 and not message.intermediate else None
+    async def _run(self, request: _Request, command: Command | None, provider: Provider | None) -> None:
         try:
-            if command is not None:
-                provider = self._placement.place(command.fun, command.locs)
+            if command is not None and provider is not None:
                 result = await provider.call(command, request.encoding, request.timeout_s)
             else:
                 result = await self._run_plan(request)

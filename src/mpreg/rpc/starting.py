@@ -30,7 +30,7 @@ class Starter:
     def start(self, work: Work) -> Task[None] | None:
         """The task in which `work` goes on, or None if it is finished."""
         spare = self._spare
-        if spare is None or spare.parked.done():
+        if spare is None or spare.task.cancelling():
             spare = self._spare = _Spare(self._loop, self._context)
         loop = self._loop
         try:
@@ -65,12 +65,12 @@ class Starter:
 class _Spare(Coroutine[Any, Any, None]):
     """What a spare task runs: nothing, until it is given a coroutine that has taken its first step."""
 
-    __slots__ = ("_references", "_waits_for", "_work", "context", "parked", "run", "task")
+    __slots__ = ("_parked", "_references", "_waits_for", "_work", "context", "run", "task")
 
     def __init__(self, loop: AbstractEventLoop, context: contextvars.Context) -> None:
         self.context = context.copy()
         self.run = self.context.run
-        self.parked: Future[None] = loop.create_future()
+        self._parked: Future[None] | None = None
         self._work: Work | None = None
         self._waits_for: Any = _HANDED_OVER
         self.task: Task[None] = loop.create_task(self, context=self.context)
@@ -86,7 +86,6 @@ class _Spare(Coroutine[Any, Any, None]):
             self.context != context
             or getrefcount(task) > self._references + 1
             or weakref.getweakrefcount(task) > 1
-            or task.cancelling() > 0
             or task._callbacks is not None  # asyncio has no other way to see them
         )
 
@@ -94,8 +93,8 @@ class _Spare(Coroutine[Any, Any, None]):
         """Go on where the first step stopped: what it waits for is handed to the task."""
         self._work = work
         self._waits_for = waits_for
-        if not self.parked.done():  # it is when the first step cancelled its own task
-            self.parked.set_result(None)
+        if self._parked is not None and not self._parked.done():  # it is done if the first step cancelled its own task
+            self._parked.set_result(None)
         task = self.task
         del self.task
         return task
@@ -106,8 +105,9 @@ class _Spare(Coroutine[Any, Any, None]):
         if self._waits_for is _HANDED_OVER:
             if self._work is not None:
                 return self._work.send(value)
-            self.parked._asyncio_future_blocking = True  # as `await self.parked` does
-            return self.parked
+            self._parked = self.task.get_loop().create_future()
+            self._parked._asyncio_future_blocking = True  # as `await` does
+            return self._parked
         waits_for, self._waits_for = self._waits_for, _HANDED_OVER
         return waits_for
 
