@@ -78,7 +78,7 @@ def test_an_idle_link_is_pinged_every_20_s_and_stays_open_while_it_answers(frami
         clock.advance(hour_s)
         link.heard = True
     assert wire.written == ping * 179
-    assert not wire.ended
+    assert wire.ended == ""
 
 
 def test_a_silent_peer_is_cut_off_after_two_unanswered_pings() -> None:
@@ -87,7 +87,7 @@ def test_a_silent_peer_is_cut_off_after_two_unanswered_pings() -> None:
     assert wire.written == b""
     clock.advance(59.9)
     assert wire.written == KEEP_ALIVE * 2
-    assert not wire.ended
+    assert wire.ended == ""
     clock.advance(60)
     assert wire.ended == "aborted"
     link.lost(None)
@@ -102,7 +102,7 @@ def test_one_answer_in_time_is_enough() -> None:
     clock.advance(59)
     link.heard = True
     clock.advance(99)
-    assert not wire.ended
+    assert wire.ended == ""
     clock.advance(120)
     assert wire.ended
 
@@ -113,17 +113,17 @@ def test_a_peer_that_says_nothing_but_takes_bytes_is_alive() -> None:
     for at in range(1, 10):
         clock.advance(at * 20)
         wire.buffered -= 1000
-    assert not wire.ended
+    assert wire.ended == ""
 
 
 def test_a_peer_whose_bytes_we_do_not_read_is_not_called_silent() -> None:
     clock, wire, link, _ = linked()
     link.pause_reading()
     clock.advance(600)
-    assert not wire.ended
+    assert wire.ended == ""
     link.resume_reading()
     clock.advance(610)
-    assert not wire.ended
+    assert wire.ended == ""
 
 
 def test_a_peer_that_does_not_take_the_rest_is_cut_off_some_time_after_close() -> None:
@@ -135,7 +135,7 @@ def test_a_peer_that_does_not_take_the_rest_is_cut_off_some_time_after_close() -
     clock.advance(1)
     link.close()
     clock.advance(5.9)
-    assert not wire.ended
+    assert wire.ended == ""
     clock.advance(6)
     assert wire.ended == "aborted"
     assert not handler.closed

@@ -112,7 +112,7 @@ class SocketLink:
         self._gone = False
         self._waiters: list[asyncio.Future[None]] = []
         self._heartbeat = Heartbeat()
-        self._ping_timer = loop.call_later(limits.ping_interval_s, self._beat)
+        self._ping_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         transport.set_write_buffer_limits(high=BATCH_BYTES)
 
@@ -182,6 +182,8 @@ class SocketLink:
     def open(self, handler: LinkHandler) -> None:
         """From here on the handler hears of everything."""
         self._handler = handler
+        if not self.closing:
+            self._ping_timer = self._loop.call_later(self._limits.ping_interval_s, self._beat)
 
     def control(self, frame: bytes) -> None:
         """A frame of the framing itself, behind what waits."""
@@ -219,10 +221,12 @@ class SocketLink:
 
     def fail(self, error: MpregError) -> None:
         """Framing is lost: say why, and read no more sense into what comes."""
+        if self.closing:
+            self.peer_left()
+            return
+        self.refuse(error)
         if not self.closing:
-            self.refuse(error)
-        self.lingering = True
-        if not self.closing:
+            self.lingering = True
             self._error = error
             self._leave(error, LINGER_S)
 
@@ -243,12 +247,15 @@ class SocketLink:
         self.closing = True
         self._out.clear()
         self._queued = self._longs = 0
-        self._ping_timer.cancel()
-        if self._close_timer is not None:
-            self._close_timer.cancel()
+        for timer in (self._ping_timer, self._close_timer):
+            if timer is not None:
+                timer.cancel()
         handler, self._handler = self._handler, None
         if handler is not None:
-            handler.on_closed(self, self._error)
+            try:
+                handler.on_closed(self, self._error)
+            except Exception:
+                log.exception("%s: the end of a link could not be handled", self.url)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -317,7 +324,8 @@ class SocketLink:
             self._out.append(goodbye)
             self._queued += len(goodbye)
         self.closing = True
-        self._ping_timer.cancel()
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
         self._close_timer = self._loop.call_later(patience_s, self._give_up)
         if self._reading_paused:
             self.resume_reading()  # or the peer's own goodbye would never be seen

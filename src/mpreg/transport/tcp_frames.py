@@ -31,6 +31,7 @@ _HEADER: Final = LENGTH.size
 _JSON: Final = 0x7B
 _LOOKS_LIKE: Final = {
     b"GET ": "HTTP: the peer takes this for a WebSocket port",
+    b"HTTP": "an answer in HTTP: the peer is no TCP port of MPREG",
     b"POST": "HTTP",
     b"HEAD": "HTTP",
     b"PUT ": "HTTP",
@@ -154,7 +155,7 @@ class TcpReader:
 def _framing_lost(header: bytes, size: int, limit: int) -> MpregError:
     seen = next((what for start, what in _LOOKS_LIKE.items() if header.startswith(start)), None)
     if seen is not None:
-        return ProtocolError("PROTOCOL_FRAMING_LOST", f"This is a TCP port of MPREG; what came looks like {seen}")
+        return ProtocolError("PROTOCOL_FRAMING_LOST", f"What came over TCP looks like {seen}")
     return ResourceError(
         "RESOURCE_FRAME_TOO_LARGE",
         f"A frame of {size} bytes; the limit is {limit}",

@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 TEXT: Final = WSMsgType.TEXT
 BINARY: Final = WSMsgType.BINARY
 READ_BUFFER_BYTES: Final = 64 * 1024
+READ_BYTES_MAX: Final = 256 * 1024
+"""picows doubles its buffer whenever a read has filled it, so one busy peer would soon be read by the tens of megabytes,
+and nothing else would happen meanwhile."""
 NO_STATUS: Final = 1005
 GOOD_CLOSE_CODES: Final = frozenset({1000, 1001, NO_STATUS, 1012})
 
@@ -191,6 +194,10 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]  # the stub leaves it
         super().connection_lost(exc)
         self.link.lost(connection_lost(self.link.url, str(exc) if exc is not None else "without a close frame"))
 
+    def get_buffer(self, size_hint: int) -> memoryview:
+        room: memoryview = super().get_buffer(size_hint)
+        return room[:READ_BYTES_MAX]
+
     def feed(self, data: bytes) -> None:
         """As if it had been read."""
         view = memoryview(data)
@@ -212,15 +219,19 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]  # the stub leaves it
             self.framing.send = transport.send
 
     def fail(self, error: MpregError) -> None:
-        """Nothing that comes after this makes sense. The frames before it, of the same read, are handled first."""
-        if self._transport.get_protocol() is self:
-            self._transport.set_protocol(Discard(self.link))
-            self._loop.call_soon(self.link.fail, error)
+        """Nothing that comes after this makes sense."""
+        self._transport.set_protocol(Discard(self.link))
+        self.link.fail(error)
+
+    def fail_later(self, error: MpregError) -> None:
+        """picows reads one frame ahead: what came before the one that it can't read is handled first."""
+        self._transport.set_protocol(Discard(self.link))
+        self._loop.call_soon(self.link.fail, error)
 
     def parser_failed(self, code: int, text: str) -> None:
         if code == 1009:
             limit = self._limits.frame_bytes_max
-            self.fail(
+            self.fail_later(
                 ResourceError(
                     "RESOURCE_FRAME_TOO_LARGE",
                     f"{text[:100]}; send a longer message in fragments",
@@ -229,7 +240,7 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]  # the stub leaves it
                 )
             )
         else:
-            self.fail(_framing_lost(text[:100]))
+            self.fail_later(_framing_lost(text[:100]))
 
     def _dialled(self, request: WSUpgradeRequest, response: WSUpgradeResponse) -> WSListener:
         return WebSocketEnd(self, self._accept, None, self._limits)
