@@ -28,6 +28,14 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: froz
         print("  ".join(cells).rstrip())
 
 
+def counted(rows: Iterable[tuple[int, str]]) -> None:
+    """Lines of a number and what it counts, the numbers one below the other."""
+    listed = list(rows)
+    width = max((len(str(count)) for count, _ in listed), default=0)
+    for count, what in listed:
+        print(f"  {count:>{width}}  {what}")
+
+
 def size(count: float) -> str:
     """Bytes in words."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -20,6 +20,7 @@ from mpreg.cli.keys_options import (
     schema_option,
     store_option,
 )
+from mpreg.cli.keys_output import counted, size
 from mpreg.cli.keys_progress import progress_bar
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ async def _purge(order: Order, yes: bool, undo: str | None, url: str | None, as_
         return
     _say_plan(planned, order)
     if purged is not None:
-        print(f"deleted {purged.deleted}; {purged.changed} changed meanwhile and live on, {purged.gone} were gone")
+        print(f"deleted {purged.deleted}; {purged.changed} changed meanwhile and live on, {purged.gone} had gone")
         if kept is not None:
             print(f"to undo: mpreg keys restore {kept} --on-existing skip")
     elif not yes and planned.chosen:
@@ -136,17 +137,17 @@ async def _purge(order: Order, yes: bool, undo: str | None, url: str | None, as_
 
 def _say_plan(planned: Plan, order: Order) -> None:
     shown = readable(order.selection.match)
-    print(f"{shown}: {planned.chosen} of {planned.matched} keys to delete, about {planned.size_bytes} bytes")
-    for family, count in sorted(planned.families.items()):
-        print(f"  {count:>9}  {family}")
-    for family, count in sorted(planned.protected.items()):
-        print(f"  {count:>9}  {family} is protected, and kept (--include-protected {family})")
-    if planned.unmet:
-        print(f"  {planned.unmet:>9}  do not meet the conditions, and are kept")
-    if planned.unknown:
-        print(f"  {planned.unknown:>9}  are kept, because what a condition asks is not known of them")
-    for example in planned.examples:
-        print(f"  for example {example}")
+    print(f"{shown}: {planned.chosen} of {planned.matched} keys to delete, about {size(planned.size_bytes)}")
+    rows = [(count, family) for family, count in sorted(planned.families.items())]
+    rows += [
+        (count, f"kept: {family} is protected (--include-protected {family})")
+        for family, count in sorted(planned.protected.items())
+    ]
+    rows += [(planned.unmet, "kept: a condition is not met")] if planned.unmet else []
+    rows += [(planned.unknown, "kept: what a condition asks is not known of them")] if planned.unknown else []
+    counted(rows)
+    if planned.examples:
+        print(f"for example {', '.join(readable(example.encode()) for example in planned.examples)}")
 
 
 def _roots(catalog: Catalog) -> tuple[bytes, ...]:

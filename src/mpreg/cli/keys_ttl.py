@@ -15,10 +15,12 @@ from mpreg.cli.keys_options import (
     opened,
     print_json,
     rate_option,
+    readable,
     run,
     schema_option,
     store_option,
 )
+from mpreg.cli.keys_output import counted, span
 from mpreg.cli.keys_progress import progress_bar
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ async def _ttl(
     rate: float | None,
     as_json: bool,
 ) -> None:
+    from mpreg.keyspace import common_glob
     from mpreg.keyspace.tools.selection import select
     from mpreg.keyspace.tools.ttl import audit
 
@@ -68,7 +71,11 @@ async def _ttl(
     allowed = (
         frozenset(one.full_name for one in catalog.select(include_protected)) if include_protected else frozenset()
     )
-    selection = select(catalog, os.fsencode(pattern) if pattern is not None else None, family)
+    if pattern is not None:
+        match: bytes | None = os.fsencode(pattern)
+    else:
+        match = None if family else common_glob(catalog)
+    selection = select(catalog, match, family)
     async with opened(url) as store:
         with progress_bar("ttl") as progress:
             found = await audit(
@@ -84,28 +91,29 @@ async def _ttl(
 
 def _say(found: Audit, fix: bool) -> None:
     for name, family in found.families.items():
-        print(f"{name}: {family.keys} keys, {_declared(family)}")
-        for count, what in (
-            (family.missing, "never expire, and should"),
-            (family.fixed, "of them have the declared TTL now"),
+        print(f"{name}: {_declared(family)}")
+        rows = [
+            (family.keys - family.missing - family.too_long - family.undeclared - family.other_type, "are as declared"),
+            (family.missing - family.fixed, "never expire, and should"),
+            (family.fixed, "never expired, and do now"),
             (family.too_long, "live longer than declared"),
-            (family.optional, "never expire, which is allowed"),
             (family.undeclared, "expire, although no TTL is declared"),
             (family.other_type, "are not of the declared type, and were not judged"),
-        ):
-            if count:
-                print(f"  {count:>9}  {what}")
-        for example in family.examples:
-            print(f"  for example {example}")
+        ]
+        counted((count, what) for count, what in rows if count)
+        if family.examples:
+            print(f"  for example {', '.join(readable(example.encode()) for example in family.examples)}")
         if fix and family.protected and family.missing > family.fixed:
             print(f"  protected: --include-protected {name} fixes it too")
     if found.undeclared_keys:
-        print(f"{found.undeclared_keys} keys are not declared, and were not judged")
+        print("keys that nobody declared, and that were not judged:", found.undeclared_keys)
     if found.faults and not fix:
         print("nothing was changed: --fix gives the declared TTL to keys that never expire")
 
 
 def _declared(family: FamilyTtl) -> str:
     if family.until is not None:
-        return f"declared to expire at {family.until}"
-    return f"declared for {family.declared_s:g} s" if family.declared_s is not None else "no TTL declared"
+        return f"to expire at {family.until}"
+    if family.declared_s is None:
+        return "no TTL"
+    return f"TTL {span(family.declared_s * 1000)}{'' if family.required else ', or none'}"

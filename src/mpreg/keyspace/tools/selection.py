@@ -9,7 +9,7 @@ import msgspec
 from mpreg.keyspace.catalog import Catalog, common_glob
 from mpreg.keyspace.declaration import Declaration
 
-UNDECLARED = "(undeclared)"
+UNDECLARED = "(unknown)"
 
 
 class Selection(msgspec.Struct, frozen=True):
