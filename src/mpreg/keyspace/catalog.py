@@ -67,10 +67,11 @@ def common_glob(declarations: Iterable[Declaration]) -> bytes:
     declarations = list(declarations)
     if len(declarations) == 1:
         return declarations[0].pattern.glob()
-    return escape_glob(_common_head([one.pattern.head for one in declarations])) + b"*"
+    return escape_glob(common_head([one.pattern.head for one in declarations])) + b"*"
 
 
-def _common_head(heads: list[bytes]) -> bytes:
+def common_head(heads: list[bytes]) -> bytes:
+    """What all of them begin with."""
     if not heads:
         return b""
     first, last = min(heads), max(heads)  # what these two share, all in between share

@@ -67,10 +67,21 @@ def test_several_keyspaces_are_scanned_by_what_they_have_in_common() -> None:
         space.string("k:{x}", text)
     assert scope_of(Catalog([one, two])) == Scope(b"app:*", (b"app:one:", b"app:two:"))
     assert scope_of(Catalog([one])) == Scope(b"app:one:*", (b"app:one:",))
-    assert scope_of(Catalog([one, bare])) == Scope(b"*")
+    assert scope_of(Catalog([one, bare])) == Scope(b"*", (b"app:one:", b"k:"))
     assert scope_of(Catalog([])) == Scope(b"*")
+    assert scope_of(Catalog([one]), everything=True) == Scope(b"*")
     assert scope_of(Catalog([one]), ["k"]) == Scope(b"app:one:k:*", families=frozenset({"one/k"}))
     assert not scope_of(Catalog([one, two])).takes(b"app:three:x", None)
+
+
+def test_without_a_prefix_unknown_keys_are_looked_for_where_families_begin() -> None:
+    space = Keyspace("broker")
+    space.lock("issue_lock_{issue:int}", name="lock")
+    space.string("paused", text)
+    scope = scope_of(Catalog([space]))
+    assert scope.takes(b"issue_lock_x", None)
+    assert scope.takes(b"paused", space.family_of(b"paused"))
+    assert not scope.takes(b"paused_by_another_program", None)
 
 
 def test_a_scope_is_plain_data() -> None:

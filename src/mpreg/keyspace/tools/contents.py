@@ -66,44 +66,46 @@ async def _read(
     if memory is None:
         return None
     count = max(1, min(elements_max, size, size * bytes_max // max(1, int(memory))))
-    parts = await _elements(store, key, type, count, whole=count == size, declaration=declaration)
-    return Contents(type, size, parts, count == size)
+    parts, complete = await _elements(store, key, type, count, declaration)
+    return Contents(type, size, parts, complete and (len(parts) < count or len(parts) >= size))
 
 
 async def _elements(
-    store: Store, key: bytes, type: str, count: int, *, whole: bool, declaration: Declaration | None
-) -> list[Any]:
+    store: Store, key: bytes, type: str, count: int, declaration: Declaration | None
+) -> tuple[list[Any], bool]:
+    """At most so many elements (of a hash as small as a server keeps in one piece, perhaps a few more), and whether
+    the server said that there are no others. Never a command that reads all, however small the key was a moment ago."""
     match type:
-        case "hash" if whole:
-            return list(pairs(await store.command(b"HGETALL", key)).items())
         case "hash":
-            found = pairs(await _scan_some(store, b"HSCAN", key, count * 2))
-            if declaration is not None and declaration.fields is not None:
+            flat, complete = await _scan_some(store, b"HSCAN", key, count * 2)
+            found = pairs(flat)
+            if not complete and declaration is not None and declaration.fields is not None:
                 names = [field.name.encode() for field in declaration.fields.fields]
                 values = await store.command(b"HMGET", key, *names)
                 found |= {name: value for name, value in zip(names, values, strict=True) if value is not None}
-            return list(found.items())
-        case "set" if whole:
-            return list(await store.command(b"SMEMBERS", key))
+            return list(found.items()), complete
         case "set":
-            return await _scan_some(store, b"SSCAN", key, count)
+            members, complete = await _scan_some(store, b"SSCAN", key, count)
+            return list(dict.fromkeys(members)), complete
         case "list":
-            return list(await store.command(b"LRANGE", key, 0, count - 1))
+            return list(await store.command(b"LRANGE", key, 0, count - 1)), True
         case "zset":
-            return list(scored(await store.command(b"ZRANGE", key, 0, count - 1, b"WITHSCORES")))
+            return list(scored(await store.command(b"ZRANGE", key, 0, count - 1, b"WITHSCORES"))), True
         case _:
             entries = await store.command(b"XRANGE", key, b"-", b"+", b"COUNT", count)
-            return [(entry_id, pairs(fields)) for entry_id, fields in entries]
+            return [(entry_id, pairs(fields)) for entry_id, fields in entries], True
 
 
-async def _scan_some(store: Store, command: bytes, key: bytes, wanted: int) -> list[Any]:
+async def _scan_some(store: Store, command: bytes, key: bytes, wanted: int) -> tuple[list[Any], bool]:
     cursor, found = b"0", []
     for _ in range(_SCAN_STEPS_MAX):
-        cursor, page = await store.command(command, key, cursor, b"COUNT", min(wanted, ELEMENTS_MAX))
+        cursor, page = await store.command(command, key, cursor, b"COUNT", ELEMENTS_MAX)
         found += page
-        if cursor == b"0" or len(found) >= wanted:
+        if cursor == b"0":
+            return found[:wanted], len(found) <= wanted
+        if len(found) >= wanted:
             break
-    return found[:wanted]
+    return found[:wanted], False
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------

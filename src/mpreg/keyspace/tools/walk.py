@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
-from mpreg.keyspace.catalog import Catalog, common_glob
-from mpreg.keyspace.declaration import Declaration, Match
+from mpreg.keyspace.catalog import Catalog, common_glob, common_head
+from mpreg.keyspace.declaration import Match
+from mpreg.keyspace.keyspace import Keyspace
 from mpreg.keyspace.pattern import escape_glob
 from mpreg.keyspace.tools.pace import Pace
 from mpreg.keyspace.tools.record_read import Fresh, replies
@@ -23,16 +24,17 @@ NO_TTL = -1
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Which keys a tool looks at: `glob` for the server, the rest here."""
+    """Which keys a tool looks at: `glob` for the server, the rest here. `roots` are what a key that nobody declared
+    must begin with to be looked at; None takes every key."""
 
     glob: bytes
-    prefixes: tuple[bytes, ...] = ()
+    roots: tuple[bytes, ...] | None = None
     families: frozenset[str] | None = None
 
     def takes(self, key: bytes, match: Match | None) -> bool:
         if self.families is not None:
             return match is not None and match.declaration.full_name in self.families
-        return not self.prefixes or key.startswith(self.prefixes)
+        return self.roots is None or match is not None or key.startswith(self.roots)
 
 
 class Walked(msgspec.Struct, frozen=True):
@@ -50,21 +52,23 @@ class WalkPage(msgspec.Struct, frozen=True):
 
 
 def scope_of(catalog: Catalog, names: Iterable[str] = (), *, everything: bool = False) -> Scope:
-    """These families; without names all keys under the prefixes of the keyspaces, known or not; or all keys."""
+    """These families; without names all that begin as declared keys do, known or not; or all keys."""
     names = tuple(names)
     if names:
         chosen = catalog.select(names)
         return Scope(common_glob(chosen), families=frozenset(one.full_name for one in chosen))
-    prefixes = tuple(sorted({keyspace.prefix.encode() for keyspace in catalog.keyspaces}))
-    if everything or not prefixes or b"" in prefixes:
+    roots = tuple(sorted({root for keyspace in catalog.keyspaces for root in _roots(keyspace)}))
+    if everything or b"" in roots or not tuple(catalog):
         return Scope(b"*")
-    if len(prefixes) == 1:
-        return Scope(escape_glob(prefixes[0]) + b"*", prefixes)
-    return Scope(common_glob(_families(catalog)), prefixes)
+    heads = [*roots, *(one.pattern.head for one in catalog)]
+    return Scope(escape_glob(common_head(heads)) + b"*", roots)
 
 
-def _families(catalog: Catalog) -> tuple[Declaration, ...]:
-    return tuple(catalog)
+def _roots(keyspace: Keyspace) -> set[bytes]:
+    """Where other keys of this system would be: under its prefix; without one, where its families begin."""
+    if keyspace.prefix:
+        return {keyspace.prefix.encode()}
+    return {one.pattern.head for one in keyspace.declarations.values() if one.pattern.placeholders}
 
 
 async def walk(
