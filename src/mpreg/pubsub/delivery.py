@@ -15,8 +15,9 @@ from mpreg.pubsub.message import Published
 from mpreg.pubsub.outbox import Outbox, Receiver
 from mpreg.pubsub.run import RUN_BYTES, Run, runs_of
 
-PUMP_S: Final = 0.01
-"""How often a subscriber that was not ready is looked at again. A megabyte may be written each time."""
+PUMP_S: Final = 0.002
+"""When a subscriber that was not ready is looked at again; later each time when none of them has read anything."""
+PUMP_S_MAX: Final = 0.05
 
 _SEQ = attrgetter("seq")
 
@@ -40,6 +41,7 @@ class Delivery:
         self._loop = asyncio.get_running_loop()
         self._groups: dict[int, _Group] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._pump_s = PUMP_S
 
     def add(self, targets: Targets[Receiver], published: Published) -> None:
         """To be delivered at the end of this turn."""
@@ -62,6 +64,8 @@ class Delivery:
         if not self._groups:
             return
         groups, self._groups = list(self._groups.values()), {}
+        if self.slow:
+            self._pump()
         if len(groups) == 1:
             for subscription in groups[0].targets:
                 for run in groups[0].runs:
@@ -72,7 +76,7 @@ class Delivery:
 
     def watch_slow(self) -> None:
         if self.slow and self._timer is None:
-            self._timer = self._loop.call_later(PUMP_S, self._pump)
+            self._timer = self._loop.call_later(self._pump_s, self._look_again)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -102,7 +106,10 @@ class Delivery:
                 subscription.receiver.take(run)
 
     def _pump(self) -> None:
+        progress = [outbox.pump() for outbox in list(self.slow)]
+        self._pump_s = PUMP_S if any(progress) else min(2 * self._pump_s, PUMP_S_MAX)
+
+    def _look_again(self) -> None:
         self._timer = None
-        for outbox in list(self.slow):
-            outbox.pump()
+        self._pump()
         self.watch_slow()

@@ -88,18 +88,22 @@ class Outbox:
         self._slow.add(self)
         self.pump()
 
-    def pump(self) -> None:
-        """Write what waits, as far as the subscriber has read what was written."""
+    def pump(self) -> bool:
+        """Write what waits, as far as the subscriber has read what was written. Whether that was anything."""
+        progress = False
         while self._link.waiting <= self._written_max and not self._ended:
             if self._backlog:
                 self._write(self._backlog.popleft())
+                progress = True
             elif self._waiting:
                 run = self._waiting.popleft()
                 self._forget(len(run.messages), run.size)
                 self._write(run)
+                progress = True
             else:
                 self._slow.discard(self)
-                return
+                break
+        return progress
 
     def end(self) -> None:
         self._ended = True

@@ -35,6 +35,8 @@ class Publishing:
         self.origin = origin
         self.seq = 0
         """The place of the last message."""
+        self.bytes = 0
+        """Of all messages so far, about."""
         self._exchange = exchange
         self._backlog = backlog
         self._delivery = delivery
@@ -49,7 +51,7 @@ class Publishing:
         now, origin, seq = self._clock(), self.origin, self.seq
         add = self._delivery.add
         accepted: list[Published] = []
-        duplicates = 0
+        duplicates = total = 0
         for message, targets in zip(messages, all_targets, strict=True):
             if message.message_id is UNSET:
                 seq += 1
@@ -64,9 +66,11 @@ class Publishing:
             size = len(memoryview(message.payload)) + len(message.topic) + ENVELOPE_BYTES
             published = Published(seq, now, encoding, message, size)
             accepted.append(published)
+            total += size
             if targets:
                 add(targets, published)
         self.seq = seq
+        self.bytes += total
         if self._backlog.keeps:
             self._backlog.add(accepted)
             self._backlog.trim(now)

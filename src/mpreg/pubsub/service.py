@@ -26,6 +26,7 @@ from mpreg.pubsub.publishing import Publishing
 from mpreg.pubsub.requests import backlog_seconds_of, patterns_of
 from mpreg.pubsub.run import Run, runs_of
 from mpreg.pubsub.statistics import PubSubStatistics
+from mpreg.pubsub.turns import Turns
 from mpreg.transport.session import Session
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.message import Message
@@ -53,6 +54,7 @@ class PubSubService:
         self._exchange: Exchange[Receiver] = Exchange(limits)
         self._backlog = Backlog(limits)
         self._delivery = Delivery(origin)
+        self._turns = Turns()
         self._publishing = Publishing(
             origin, self._exchange, self._backlog, self._delivery, self._statistics, limits, clock
         )
@@ -79,7 +81,9 @@ class PubSubService:
         if encoding is Encoding.JSON:
             for at, message in enumerate(messages):
                 _check_text(message.payload, at, request.messages is not UNSET)
+        before = self._publishing.bytes
         duplicates = self._publish(messages, encoding)
+        self._turns.took(session.link, self._publishing.bytes - before)
         if request.ack:
             last = messages[-1].message_id
             assert last is not UNSET
