@@ -56,8 +56,8 @@ class Sink:
 
 
 class Publisher(Protocol):
-    """`send` publishes one payload, maybe as a coroutine; `settle` returns when the hub has what was sent, as far as the
-    peer can tell."""
+    """`send` publishes one payload, maybe as a coroutine; `settle` returns when the hub has what was sent, as far as
+    the peer can tell."""
 
     send: Callable[[bytes], Awaitable[object] | None]
 

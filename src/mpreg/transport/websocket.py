@@ -39,8 +39,8 @@ TEXT: Final = WSMsgType.TEXT
 BINARY: Final = WSMsgType.BINARY
 READ_BUFFER_BYTES: Final = 64 * 1024
 READ_BYTES_MAX: Final = 256 * 1024
-"""picows doubles its buffer whenever a read has filled it, so one busy peer would soon be read by the tens of megabytes,
-and nothing else would happen meanwhile."""
+"""picows doubles its buffer whenever a read has filled it, so one busy peer would soon be read by the tens of
+megabytes, and nothing else would happen meanwhile."""
 NO_STATUS: Final = 1005
 GOOD_CLOSE_CODES: Final = frozenset({1000, 1001, NO_STATUS, 1012})
 
