@@ -107,7 +107,7 @@ def test_every_argument_arrives_as_it_was_given(value: Any) -> None:
 
 
 def test_arguments_of_a_single_command_are_sent_as_they_are() -> None:
-    assert single("echo", ("call", {"$ref": "call"}), {}, ())[0].args == ("call", {"$ref": "call"})
+    assert single("echo", ("call", {"$ref": "call"}), {}, ()).args == ("call", {"$ref": "call"})
     assert sent(command("echo", "c0")) == [("c0", "echo", ("c0",), msgspec.UNSET)]
 
 

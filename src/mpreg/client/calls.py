@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mpreg.errors import MpregError, ResourceError, TimedOut
@@ -61,42 +60,36 @@ class Waiting:
     """Calls that can't be sent yet, first come first served. Past the limit the next is refused."""
 
     def __init__(self, calls_max: int, bytes_max: int) -> None:
-        self._calls: OrderedDict[Call, None] = OrderedDict()
+        self.queue: OrderedDict[Call, None] = OrderedDict()
         self._calls_max = calls_max
         self._bytes_max = bytes_max
         self._bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def __iter__(self) -> Iterator[Call]:
-        return iter(self._calls)
-
     def add(self, call: Call) -> None:
         """Raises `RESOURCE_EXHAUSTED`."""
-        if len(self._calls) >= self._calls_max or self._bytes + len(call.data) > self._bytes_max:
+        if len(self.queue) >= self._calls_max or self._bytes + len(call.data) > self._bytes_max:
             raise ResourceError(
                 "RESOURCE_EXHAUSTED",
-                f"{len(self._calls)} calls of {self._bytes} bytes wait to be sent; "
+                f"{len(self.queue)} calls of {self._bytes} bytes wait to be sent; "
                 f"the limits are {self._calls_max} calls and {self._bytes_max} bytes",
                 limit=self._calls_max,
                 limit_bytes=self._bytes_max,
             )
-        self._calls[call] = None
+        self.queue[call] = None
         self._bytes += len(call.data)
 
     def put_back(self, call: Call) -> None:
         """One that was sent, but surely not started. It goes first, limit or not: it was let in before."""
-        self._calls[call] = None
-        self._calls.move_to_end(call, last=False)
+        self.queue[call] = None
+        self.queue.move_to_end(call, last=False)
         self._bytes += len(call.data)
 
     def take(self) -> Call:
-        call, _ = self._calls.popitem(last=False)
+        call, _ = self.queue.popitem(last=False)
         self._bytes -= len(call.data)
         return call
 
     def discard(self, call: Call) -> None:
-        if call in self._calls:
-            del self._calls[call]
+        if call in self.queue:
+            del self.queue[call]
             self._bytes -= len(call.data)

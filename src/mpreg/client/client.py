@@ -20,6 +20,7 @@ from mpreg.client.subscription import BUFFER_MAX, Callback, OnFull, OnSlow, Subs
 from mpreg.client.upkeep import Upkeep
 from mpreg.errors import MpregError, ProtocolError, RpcError
 from mpreg.wire import codec
+from mpreg.wire.encoding import Encoding
 from mpreg.wire.error import ErrorResponse, to_exception
 from mpreg.wire.message import Message
 from mpreg.wire.received import Message as TopicMessage
@@ -45,6 +46,7 @@ class Client:
         self._upkeep = Upkeep(sources, self._exchange, settings)
         self._next_u = itertools.count(1).__next__
         self._encoding = settings.encoding
+        self._encode = codec.encode_json if settings.encoding is Encoding.JSON else codec.encode_msgpack
         self._timeout_s = settings.timeout_s
         self._pubsub = PubSub(self, self._exchange, settings.encoding, settings.timeout_s)
         self.on_reconnected(self._pubsub.reconnected)
@@ -100,7 +102,7 @@ class Client:
         `result_type` may be any type that msgspec decodes: `list[int]`, a `Struct`, a dataclass; a result that does
         not fit raises `RPC_INVALID_RESULT`. What the node answers with is raised as a subclass of `MpregError`.
         """
-        call = self._send(single(fun, args, kwargs, locs), timeout, False)
+        call = self._send((single(fun, args, kwargs, locs),), timeout, False)
         try:
             reply = await call.future
         except BaseException:
@@ -288,7 +290,7 @@ class Client:
         timeout_ms: float | UnsetType = UNSET if timeout_s == NODE_TIMEOUT_S else timeout_s * 1e3
         u = str(self._next_u())
         try:
-            data = codec.encode(Rpc(u, commands, timeout_ms, intermediate), self._encoding)
+            data = self._encode(Rpc(u, commands, timeout_ms, intermediate))
         except (TypeError, ValueError, OverflowError, RecursionError) as problem:
             raise RpcError("RPC_INVALID_ARGUMENT", f"The arguments can't be encoded: {problem}") from None
         return self._exchange.send(u, data, timeout_s, True)

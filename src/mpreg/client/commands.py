@@ -145,11 +145,11 @@ def assemble(
     return order, tuple(wire.command(builder) for builder in order)
 
 
-def single(fun: str, args: tuple[Any, ...], kwargs: dict[str, Any], locs: Iterable[str]) -> tuple[Command]:
+def single(fun: str, args: tuple[Any, ...], kwargs: dict[str, Any], locs: Iterable[str]) -> Command:
     """A request of one command, whose arguments are never references."""
     raw: Any = args or UNSET
     raw_kwargs: Any = kwargs or UNSET
-    return (Command("call", fun, raw, raw_kwargs, locs_of(locs) if locs else ()),)
+    return Command("call", fun, raw, raw_kwargs, locs_of(locs) if locs else ())
 
 
 def locs_of(locs: Iterable[str]) -> tuple[str, ...]:

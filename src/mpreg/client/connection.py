@@ -29,6 +29,10 @@ class Owner(Protocol):
     @property
     def handlers(self) -> Mapping[type[Message], Handler]: ...
 
+    @property
+    def queue(self) -> Mapping[Call, None]:
+        """The calls that wait for room."""
+
     def has_room(self) -> None:
         """One call less is open on a connection that takes new ones."""
 
@@ -44,11 +48,15 @@ class Owner(Protocol):
 class Connection:
     """`gone` is set once no new call should be sent here: the node takes leave, or the link is closed."""
 
+    __slots__ = ("_leaving", "_owner", "_queue", "gone", "link", "open")
+
     def __init__(self, link: Link, owner: Owner) -> None:
         self.link = link
         self.open: dict[str, Call] = {}
         self.gone = Event()
         self._owner = owner
+        self._queue = owner.queue
+        self._leaving = False
 
     def send(self, call: Call, encoding: Encoding) -> None:
         """Raises `RESOURCE_MESSAGE_TOO_LARGE`."""
@@ -69,6 +77,7 @@ class Connection:
 
     def leave(self) -> None:
         """What is open here may finish; then the link is closed."""
+        self._leaving = True
         self.gone.set()
         self._owner.leaving(self)
         self._on_answered()
@@ -77,21 +86,24 @@ class Connection:
 
     def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
         try:
-            decoded = codec.decode(message, encoding)
+            decoded = (codec.decode_json if encoding is Encoding.JSON else codec.decode_msgpack)(message)
         except MpregError as error:
             self._unreadable(message, encoding, error)
             return
-        if decoded.__class__ is RpcResponse:
-            call = self.open.pop(decoded.u, None)
-            if call is not None:
-                if decoded.error is not None and _is_turned_away(decoded):
-                    self.leave()
-                    self._owner.turned_away(call)
-                else:
-                    call.answer(decoded, encoding)
-                self._on_answered()
-        else:
+        if decoded.__class__ is not RpcResponse:
             self._dispatch(decoded, encoding)
+            return
+        call = self.open.pop(decoded.u, None)
+        if call is None:
+            return
+        if decoded.error is not None and _is_turned_away(decoded):
+            self.leave()
+            self._owner.turned_away(call)
+        elif not call.future.done():
+            call.encoding = encoding
+            call.future.set_result(decoded)
+        if self._queue or self._leaving:
+            self._on_answered()
 
     def on_refused(self, link: Link, error: MpregError) -> None:
         log.warning("%s: an answer was dropped: %s", link.url, error)
@@ -101,6 +113,7 @@ class Connection:
         self.open.clear()
         for call in calls:
             call.fail(_lost(link.url, error))
+        self._leaving = True
         self.gone.set()
         self._owner.ended(self)
 
@@ -134,7 +147,7 @@ class Connection:
             self._on_answered()
 
     def _on_answered(self) -> None:
-        if not self.gone.is_set():
+        if not self._leaving:
             self._owner.has_room()
         elif not self.open:
             self.link.close()

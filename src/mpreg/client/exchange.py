@@ -30,6 +30,7 @@ class Exchange:
         self._large_bytes_max = settings.limits.waiting_bytes_max // 2
         self._small_bytes_max = self._large_bytes_max // settings.in_flight_max
         self._waiting = Waiting(settings.waiting_max, settings.waiting_bytes_max)
+        self.queue = self._waiting.queue
         self._connections: set[Connection] = set()
         self._expiry = Expiry(loop, self._under_way)
         self._closed = False
@@ -44,7 +45,7 @@ class Exchange:
 
     @property
     def waiting_calls(self) -> int:
-        return len(self._waiting)
+        return len(self.queue)
 
     async def ask(self, u: str, data: bytes, timeout_s: float, is_rpc: bool) -> Call:
         """The call with its answer in `future`. Raises what kept the answer from coming."""
@@ -61,7 +62,7 @@ class Exchange:
         expires = self._time() + timeout_s
         call = Call(u, data, self._create_future(), timeout_s, expires, is_rpc)
         connection = self.current
-        if connection is None or self._waiting or len(connection.open) >= self._in_flight_max:
+        if connection is None or self.queue or len(connection.open) >= self._in_flight_max:
             if self._closed:
                 raise _closed(False)
             self._waiting.add(call)
@@ -104,7 +105,7 @@ class Exchange:
         self._closed = True
         self.current = None
         self._expiry.close()
-        while self._waiting:
+        while self.queue:
             self._waiting.take().fail(_closed(False))
         connections = list(self._connections)
         for connection in connections:
@@ -117,7 +118,7 @@ class Exchange:
     # What a connection tells.
 
     def has_room(self) -> None:
-        if self._waiting:
+        if self.queue:
             self._pump()
 
     def turned_away(self, call: Call) -> None:
@@ -133,7 +134,7 @@ class Exchange:
         self._connections.discard(connection)
 
     def _under_way(self) -> Iterator[Call]:
-        yield from self._waiting
+        yield from self.queue
         for connection in self._connections:
             yield from connection.open.values()
 
@@ -151,7 +152,7 @@ class Exchange:
     def _pump(self) -> None:
         """Send what waits, as far as there is room."""
         connection = self.current
-        while connection is not None and self._waiting and len(connection.open) < self._in_flight_max:
+        while connection is not None and self.queue and len(connection.open) < self._in_flight_max:
             call = self._waiting.take()
             if call.future.done():
                 continue

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -134,6 +135,13 @@ def encode(message: Message, encoding: Encoding) -> bytes:
     return data
 
 
+decode_json: Final = _JSON.decode
+decode_msgpack: Final = _MSGPACK.decode
+"""`decode` of one encoding, a call less for every message."""
+encode_json: Final[Callable[[Message], bytes]] = _JSON.encode
+encode_msgpack: Final[Callable[[Message], bytes]] = _MSGPACK.encode
+
+
 def read_u(message: bytes, encoding: Encoding) -> str | None:
     """The correlation id of a message that could not be decoded, if that much can be read."""
     try:
@@ -210,8 +218,12 @@ __all__ = [
     "TypeMessage",
     "WhatMessage",
     "decode",
+    "decode_json",
+    "decode_msgpack",
     "decode_value",
     "encode",
+    "encode_json",
+    "encode_msgpack",
     "encode_value",
     "path_of",
     "read_u",

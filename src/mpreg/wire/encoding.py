@@ -9,6 +9,9 @@ class Encoding(enum.Enum):
     JSON = "json"
     MSGPACK = "msgpack"
 
+    __hash__ = object.__hash__
+    """By identity, in C: enum's own is a Python function, and tables by encoding are looked into for every message."""
+
 
 _OPENING_BRACE = 0x7B
 
