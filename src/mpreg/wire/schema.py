@@ -106,7 +106,8 @@ def _both_ways(message: type[Message]) -> bool:
 
 def _components(template: str) -> tuple[dict[type[Message], dict[str, Any]], dict[str, Any]]:
     references, definitions = msgspec.json.schema_components(MESSAGES, ref_template=template)
-    return dict(zip(MESSAGES, references, strict=True)), definitions
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(definitions))  # defaults may be tuples
+    return dict(zip(MESSAGES, references, strict=True)), plain
 
 
 def _message(message: type[Message], reference: dict[str, Any]) -> dict[str, Any]:
