@@ -30,6 +30,7 @@ from mpreg.keyspace.declaration import (
 from mpreg.keyspace.family import Family
 from mpreg.keyspace.hash_key import FreeHashKey, HashKey
 from mpreg.keyspace.list_key import ListKey
+from mpreg.keyspace.lock_beside import declared_beside
 from mpreg.keyspace.lookup import Lookup
 from mpreg.keyspace.overlap import shared_key
 from mpreg.keyspace.pattern import Pattern, parse_pattern
@@ -104,12 +105,24 @@ class Keyspace:
         name: str | None = None,
         about: str = "",
         relations: Iterable[Relation] = (),
+        fenced: bool = False,
     ) -> Family[StringKey[T]]:
-        """A string that holds who has the lock, or a fixed word. It always has a TTL."""
-        return self._family(
-            "string", pattern, name, StringKey, codec=codec, ttl=ttl, about=about, protection="lock",
+        """A string that holds who has the lock, or a fixed word. It always has a TTL. `fenced` declares the keys that
+        `mpreg.store.lock` keeps beside it, too."""
+        made = self._family(
+            "string",
+            pattern,
+            name,
+            StringKey,
+            codec=codec,
+            ttl=ttl,
+            about=about,
+            protection="lock",
             relations=relations,
-        )  # fmt: skip
+        )
+        for beside in declared_beside(made.declaration) if fenced else ():
+            self.add(beside)
+        return made
 
     def hash(
         self,

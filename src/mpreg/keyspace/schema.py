@@ -54,6 +54,7 @@ class SchemaFamily(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
     name: str
     pattern: str
+    prefix: str | None = None  # if it is not that of the keyspace
     key: Key = []
     regex: str = ""
     type: RedisType
@@ -109,15 +110,16 @@ def _keyspace(one: Keyspace) -> SchemaKeyspace:
         prefix=one.prefix,
         separator=one.separator,
         about=one.about,
-        families=[_family(declaration) for declaration in one.declarations.values()],
+        families=[_family(declaration, one.prefix) for declaration in one.declarations.values()],
         channels=[_channel(channel) for channel in one.channels.values()],
     )
 
 
-def _family(one: Declaration) -> SchemaFamily:
+def _family(one: Declaration, prefix: str) -> SchemaFamily:
     return SchemaFamily(
         name=one.name,
         pattern=one.pattern.text,
+        prefix=one.pattern.prefix if one.pattern.prefix != prefix else None,
         key=_parts(one.pattern),
         regex=portable_regex(one.pattern),
         type=one.type,
@@ -215,7 +217,8 @@ def _load_keyspace(one: SchemaKeyspace, path: str) -> Keyspace:
 
 
 def _load_family(keyspace: Keyspace, one: SchemaFamily) -> Declaration:
-    pattern = parse_pattern(one.pattern, separator=keyspace.separator, prefix=keyspace.prefix)
+    prefix = keyspace.prefix if one.prefix is None else one.prefix
+    pattern = parse_pattern(one.pattern, separator=keyspace.separator, prefix=prefix)
     return Declaration(
         name=family_name(pattern, one.name),
         keyspace=keyspace.name,
