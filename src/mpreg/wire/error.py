@@ -21,7 +21,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     details: dict[str, Any] | UnsetType = UNSET
     retryable: bool | UnsetType = UNSET
-    state_changed: bool | None | UnsetType = UNSET
+    state_changed: bool | UnsetType | None = UNSET
     """Whether the request had an effect; null or absent if nobody can know."""
     command: str | UnsetType = UNSET
     """The command of an RPC request that failed (R-R3)."""
