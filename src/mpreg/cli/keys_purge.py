@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -111,7 +113,7 @@ async def _purge(order: Order, yes: bool, undo: str | None, url: str | None, as_
         if yes and keys:
             refuse_too_many(planned, order)
             with progress_bar("purge", len(keys)) as progress:
-                purged = await purge(store, order, keys, undo=undo, progress=progress)
+                purged = await purge(store, order, keys, undo=undo, on_undo=_say_undo, progress=progress)
     kept = undo if purged is not None else None
     if as_json:
         print_json(
@@ -126,13 +128,16 @@ async def _purge(order: Order, yes: bool, undo: str | None, url: str | None, as_
     _say_plan(planned, order)
     if purged is not None:
         print(f"deleted {purged.deleted}; {purged.changed} changed meanwhile and live on, {purged.gone} had gone")
-        if kept is not None:
-            print(f"to undo: mpreg keys restore {kept} --on-existing skip")
     elif not yes and planned.chosen:
         too_many = planned.chosen > order.keys_max
         print(
             f"nothing was deleted: more than --max {order.keys_max}" if too_many else "nothing was deleted: add --yes"
         )
+
+
+def _say_undo(undo: str) -> None:
+    """At once, for whoever stops the purge in the middle."""
+    print(f"to undo: mpreg keys restore {shlex.quote(undo)} --on-existing skip", file=sys.stderr, flush=True)
 
 
 def _say_plan(planned: Plan, order: Order) -> None:

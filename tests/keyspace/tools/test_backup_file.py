@@ -45,6 +45,11 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    backup(tmp_path / "b.jsonl", RECORDS)
+    assert (tmp_path / "b.jsonl").stat().st_mode & 0o777 == 0o600
+
+
 def test_the_name_decides_about_compression(tmp_path: Path) -> None:
     backup(tmp_path / "b.gz", RECORDS)
     backup(tmp_path / "b.jsonl", RECORDS)

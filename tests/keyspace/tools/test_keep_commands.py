@@ -226,10 +226,11 @@ def test_an_edited_backup_names_its_line(server: Server, keys: CommandLine) -> N
 # --- kill -9 ---------------------------------------------------------------------------------------------------------
 
 
-def killed(process: subprocess.Popen[bytes]) -> None:
+def killed(process: subprocess.Popen[bytes]) -> bytes:
+    """SIGKILL in the middle of its work; what it had said on stderr."""
     assert process.poll() is None, process.communicate()
     process.kill()
-    process.communicate()
+    return process.communicate()[1]
 
 
 @pytest.mark.parametrize("mode", ["fail", "replace", "skip"])
@@ -266,7 +267,8 @@ def test_a_killed_purge_is_undone_by_its_undo_backup(server: Server, keys: Comma
     before = dumps(server)
     process = keys.start("purge", "app:temp:*", "--yes", "--rate", "1000", "--undo", "undo.jsonl")
     eventually(lambda: server.call("DBSIZE") < 1_500, "the purge has begun", timeout_s=30)
-    killed(process)
+    said = killed(process)
+    assert b"mpreg keys restore undo.jsonl" in said
     assert 0 < server.call("DBSIZE") < 1_500
     restored = keys.run("restore", "undo.jsonl", "--on-existing", "skip", "--json").json
     assert restored["restored"] + restored["same"] == 1_500

@@ -37,7 +37,7 @@ def written(path: str, *, replace: bool = False) -> Iterator[Sink]:
         _refuse_existing(target)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        file = part.open("xb", buffering=BUFFER_BYTES)
+        file = open(part, "xb", buffering=BUFFER_BYTES, opener=_private)  # noqa: SIM115  # closed below
     except OSError as error:
         raise _unusable(path, "written", error) from None
     try:
@@ -57,6 +57,11 @@ def written(path: str, *, replace: bool = False) -> Iterator[Sink]:
         raise _unusable(path, "written", error) from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Values may be secrets: only the owner reads them."""
+    return os.open(path, flags, 0o600)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -180,9 +180,11 @@ async def purge(
     keys: Sequence[bytes],
     *,
     undo: str | None,
+    on_undo: Callable[[str], None] = lambda undo: None,
     progress: Progress = lambda done: None,
 ) -> Purged:
-    """Delete the keys of a plan. `undo` is the file that brings them back, None to have none."""
+    """Delete the keys of a plan. `undo` is the file that brings them back, None to have none; `on_undo` is told when it
+    is complete, before the first key goes."""
     if undo is None:
         fingerprints, lost = await _read(store, order, keys, None)
     else:
@@ -190,6 +192,7 @@ async def purge(
             writing = Writing(store, sink, order.selection.match, order.selection.families)
             fingerprints, lost = await _read(store, order, keys, writing)
             writing.end(lost["gone"])
+        on_undo(undo)
     counted = Counter(lost)
     loop = asyncio.get_running_loop()
     pace = Pace(order.keys_per_s or KEYS_PER_S, loop.time())
