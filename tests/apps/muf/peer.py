@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from mpreg.store import Message, Store
+from mpreg.store import KeyEvent, Store
 
 
 @asynccontextmanager
@@ -17,22 +17,17 @@ async def raw_backend(
     seen: list[bytes] = []
 
     async def serve() -> None:
-        async for item in subscription:
-            assert isinstance(item, Message)
-            key = item.channel.partition(b":")[2]
-            if item.data != b"set":
+        async for item in events:
+            if not isinstance(item, KeyEvent) or item.event != "set":
                 continue
-            value = await store.command(b"GET", key)
+            value = await store.command(b"GET", item.key)
             if value is None:
                 continue
-            seen.append(key)
-            for command in answer(key, value):
+            seen.append(item.key)
+            for command in answer(item.key, value):
                 await store.command(*command)
 
-    async with store.keyspace_events(b"MUF/*/REQ/*"):  # turns the flags on, wherever the server has them off
-        pass
-    subscription = store.subscribe(patterns=["__keyspace@0__:MUF/*/REQ/*"])
-    async with subscription:
+    async with store.keyspace_events(b"MUF/*/REQ/*") as events:
         task = asyncio.create_task(serve())
         try:
             yield seen
