@@ -65,7 +65,7 @@ class Delivery:
             return
         groups, self._groups = list(self._groups.values()), {}
         if self.slow:
-            self._pump()
+            self.pump()
         if len(groups) == 1:
             for subscription in groups[0].targets:
                 for run in groups[0].runs:
@@ -105,11 +105,12 @@ class Delivery:
             for run in runs:
                 subscription.receiver.take(run)
 
-    def _pump(self) -> None:
+    def pump(self) -> None:
+        """Write to those that were not ready, as far as they are now."""
         progress = [outbox.pump() for outbox in list(self.slow)]
         self._pump_s = PUMP_S if any(progress) else min(2 * self._pump_s, PUMP_S_MAX)
 
     def _look_again(self) -> None:
         self._timer = None
-        self._pump()
+        self.pump()
         self.watch_slow()

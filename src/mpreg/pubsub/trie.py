@@ -192,13 +192,13 @@ class PatternTrie(Generic[V]):
             if child is None and not spelled:
                 node.set_child(level, _leaf(value, rest))
                 return True
+            known, known_rest = _unleaf(child)
+            if child is not None and known_rest == rest:
+                node.set_child(level, _leaf(_with(known, value), rest))
+                return False
             fork = _Node()
             self.nodes += 1
             if child is not None:
-                known, known_rest = _unleaf(child)
-                if known_rest == rest:
-                    node.set_child(level, _leaf(_with(known, value), rest))
-                    return False
                 self._put(fork, known_rest, known, spelled or level == MANY)
             node.set_child(level, fork)
             node, spelled = fork, spelled or level == MANY
