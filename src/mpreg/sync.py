@@ -113,6 +113,11 @@ class Client:
         """Of the node that this client is connected to at the moment."""
         return self._client.url
 
+    @property
+    def calls_open(self) -> int:
+        """Sent and not answered."""
+        return self._client.calls_open
+
     def close(self) -> None:
         """Calls of other threads fail with `TRANSPORT_CLOSED`. Closing twice is fine."""
         if self._loop.runs:

@@ -1,0 +1,127 @@
+"""The facade for scripts: the same client, waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import mpreg.sync
+from mpreg.errors import RpcError, TransportError
+from mpreg.node import Node, Settings
+from mpreg.sync import command
+
+
+class Served:
+    """A node in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.cancelled = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
+
+    async def _serve(self) -> None:
+        node = Node("sync", Settings(ws="off", tcp=0, store="off", grace_s=0))
+
+        @node.function
+        async def add(a: int, b: int) -> int:
+            return a + b
+
+        @node.function
+        async def never() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
+
+        async with node:
+            self.url = node.listeners["tcp"]
+            self._started.set()
+            await self._stop.wait()
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        assert self._started.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with Served() as served:
+        yield served
+
+
+def test_calls_are_waited_for(served: Served) -> None:
+    with mpreg.sync.connect(served.url) as client:
+        assert client.is_connected
+        assert client.url
+        assert client.call("add", 1, 2) == 3
+        assert client.call("add", 1, 2, result_type=int) == 3
+        total = command("add", 1, 2)
+        assert client.request([total, command("add", total, total)]) == [3, 6]
+
+
+def test_errors_are_the_same(served: Served) -> None:
+    with mpreg.sync.connect(served.url) as client, pytest.raises(RpcError, match="RPC_FUNCTION_NOT_FOUND"):
+        client.call("nothing")
+
+
+def test_many_threads_share_a_client(served: Served) -> None:
+    with mpreg.sync.connect(served.url) as client, ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda i: client.call("add", i, i), range(200))) == [2 * i for i in range(200)]
+
+
+def test_it_works_where_a_loop_runs_already(served: Served) -> None:
+    """As in a notebook."""
+
+    async def cell() -> int:
+        with mpreg.sync.connect(served.url) as client:
+            return client.call("add", 1, 2, result_type=int)
+
+    assert asyncio.run(cell()) == 3
+
+
+def test_a_closed_client_says_so(served: Served) -> None:
+    client = mpreg.sync.connect(served.url)
+    client.close()
+    client.close()
+    with pytest.raises(TransportError, match="closed"):
+        client.call("add", 1, 2)
+
+
+def test_closing_ends_calls_of_other_threads(served: Served) -> None:
+    client = mpreg.sync.connect(served.url)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(client.call, "never")
+        while not client.calls_open:
+            client.call("add", 1, 2)
+        client.close()
+        with pytest.raises(TransportError, match="TRANSPORT_CLOSED"):
+            waiting.result()
+    assert served.cancelled.wait(10)
+
+
+def test_no_thread_is_left(served: Served) -> None:
+    before = threading.active_count()
+    with mpreg.sync.connect(served.url) as client:
+        client.call("add", 1, 2)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
+def test_a_connection_that_fails_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(TransportError):
+        mpreg.sync.connect("nonsense")
+    assert threading.active_count() == before
