@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,14 @@ from mpreg.cli.keys_options import (
     load_catalog,
     opened,
     print_json,
+    printable,
     readable,
     run,
     schema_option,
     store_option,
 )
-from mpreg.cli.keys_output import key_fields, match_fields, span
+from mpreg.cli.keys_output import as_text, key_fields, match_fields, span
+from mpreg.cli.keys_progress import progress_bar
 
 if TYPE_CHECKING:
     from mpreg.keyspace import Catalog
@@ -73,7 +74,8 @@ async def _find(url: str | None, catalog: Catalog, things: list[Thing], depth: i
     from mpreg.keyspace.tools.find import find
 
     async with opened(url) as store:
-        return await find(store, catalog, things, depth=depth, keys_max=keys_max)
+        with progress_bar("searching") as done:
+            return await find(store, catalog, things, depth=depth, keys_max=keys_max, progress=done)
 
 
 def _shown(one: FoundKey) -> tuple[Any, str | None]:
@@ -100,13 +102,13 @@ def _fields(one: FoundKey) -> dict[str, Any]:
 
 def _show(one: FoundKey) -> None:
     if one.walked is None:
-        print(f"{readable(one.key)}  (absent)  {one.via}")
+        print(f"{readable(one.key)}  (absent)  {printable(one.via)}")
         return
     life = f", expires in {span(one.walked.ttl_ms)}" if one.walked.ttl_ms >= 0 else ""
-    print(f"{readable(one.key)}  ({one.walked.type}{life})  {one.via}")
+    print(f"{readable(one.key)}  ({one.walked.type}{life})  {printable(one.via)}")
     value, fault = _shown(one)
     if value is not None:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = as_text(value)
         print("    " + (text if len(text) <= VALUE_CHARS else text[:VALUE_CHARS] + "…"))
     if fault is not None:
-        print(f"    can't be decoded: {fault}")
+        print(f"    can't be decoded: {printable(fault)}")

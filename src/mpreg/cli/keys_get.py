@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,13 @@ from mpreg.cli.keys_options import (
     load_catalog,
     opened,
     print_json,
+    printable,
     readable,
     run,
     schema_option,
     store_option,
 )
-from mpreg.cli.keys_output import key_argument, key_fields, match_fields, size, span
+from mpreg.cli.keys_output import as_text, key_argument, key_fields, match_fields, size, span
 
 if TYPE_CHECKING:
     from mpreg.keyspace import Catalog
@@ -81,7 +81,7 @@ def _show(key: bytes, found: dict[str, Any]) -> None:
     if found["family"] is None:
         print("  not declared")
     else:
-        values = ", ".join(f"{name} = {value}" for name, value in found["values"].items())
+        values = ", ".join(f"{name} = {printable(str(value))}" for name, value in found["values"].items())
         print(f"  {found['family']}" + (f" with {values}" if values else ""))
     unit = "bytes" if found["type"] == "string" else "elements"
     life = f"expires in {span(found['ttl_ms'])}" if found["ttl_ms"] is not None else "never expires"
@@ -89,7 +89,7 @@ def _show(key: bytes, found: dict[str, Any]) -> None:
     if found["declared_type"] not in (None, found["type"]):
         print(f"  but declared as {found['declared_type']}")
     if found["fault"] is not None:
-        print(f"  can't be decoded: {found['fault']}")
-    print(json.dumps(found["value"], ensure_ascii=False, indent=2, default=str))
+        print(f"  can't be decoded: {printable(found['fault'])}")
+    print(as_text(found["value"], indent=2))
     if not found["complete"]:
         print("  … there is more")

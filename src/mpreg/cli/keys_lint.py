@@ -15,6 +15,7 @@ from mpreg.cli.keys_options import (
     load_catalog,
     opened,
     print_json,
+    printable,
     rate_option,
     readable,
     run,
@@ -112,7 +113,7 @@ def _ignored(globs: tuple[str, ...]) -> Callable[[bytes], bool] | None:
 def _show(report: Report) -> None:
     by_rule: dict[Rule, list[str]] = {}
     for one in report.findings:
-        by_rule.setdefault(one.rule, []).append(f"  {readable(one.key)}: {one.message}")
+        by_rule.setdefault(one.rule, []).append(f"  {readable(one.key)}: {printable(one.message)}")
     for rule, lines in by_rule.items():
         print(f"{rule} ({report.counts[rule]:,}): {MEANINGS[rule]}")
         print("\n".join(lines))

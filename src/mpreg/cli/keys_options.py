@@ -108,5 +108,9 @@ def print_json(value: Any) -> None:
 
 def readable(data: bytes) -> str:
     """A key for people: one line, whatever its bytes are."""
-    text = data.decode("utf-8", "backslashreplace")
+    return printable(data.decode("utf-8", "backslashreplace"))
+
+
+def printable(text: str) -> str:
+    """Text from the store on one line: nothing in it moves the cursor or colours the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from mpreg.cli.keys_options import readable
+from mpreg.cli.keys_options import printable, readable
 
 if TYPE_CHECKING:
     from mpreg.keyspace import Match
@@ -62,6 +63,12 @@ def key_fields(key: bytes) -> dict[str, str]:
         return {"key": key.decode()}
     except UnicodeDecodeError:
         return {"key": readable(key), "key_base64": base64.b64encode(key).decode()}
+
+
+def as_text(value: Any, *, indent: int | None = None) -> str:
+    """A value for people, as JSON that moves no cursor."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return "\n".join(map(printable, text.splitlines())) if indent else printable(text)
 
 
 def match_fields(match: Match | None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -18,7 +17,7 @@ from mpreg.cli.keys_options import (
     schema_option,
     store_option,
 )
-from mpreg.cli.keys_output import key_fields, match_fields
+from mpreg.cli.keys_output import as_text, key_fields, match_fields
 
 if TYPE_CHECKING:
     from mpreg.keyspace import Catalog
@@ -103,7 +102,7 @@ def _show(one: Watched, as_json: bool) -> None:
     family = one.match.declaration.name if one.match is not None else "not declared"
     print(f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}  {one.event:<10} {readable(one.key)}  ({family})", flush=True)
     if one.contents is not None:
-        print("    " + json.dumps(value, ensure_ascii=False, default=str), flush=True)
+        print("    " + as_text(value), flush=True)
 
 
 def _value(one: Any) -> tuple[Any, str | None]:

@@ -122,10 +122,6 @@ class Pattern(msgspec.Struct, frozen=True, dict=True):
         ]
         return b"".join(out)
 
-    def prefixed(self, prefix: str) -> Pattern:
-        """The same pattern behind one more `prefix`."""
-        return parse_pattern(self.text, separator=self.separator, prefix=prefix + self.prefix)
-
 
 def escape_glob(literal: bytes) -> bytes:
     """`literal` as a glob that matches exactly it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import re
 import subprocess
@@ -18,8 +19,10 @@ from tests.store.servers import StoreServers
 
 from mpreg.cli import cli
 from mpreg.cli.keys import SUBCOMMANDS
+from mpreg.cli.keys_own import own_modules
 from mpreg.cli.keys_tree import draw
 from mpreg.errors import KeyspaceError, StoreError
+from mpreg.keyspace import Keyspace
 from mpreg.store import connect
 
 Keys = Callable[..., Result]
@@ -215,3 +218,34 @@ def test_watch_prints_changes_as_they_happen(filled: StoreServers) -> None:
 def test_a_tree_shares_trunks() -> None:
     named = [("a:b:c", ":", 1), ("a:b:d:{x:int}", ":", 2), ("a:b", ":", 3), ("z", ":", 4)]
     assert draw(named) == [("a:", None), ("├ b:", None), ("│ ├ c", 1), ("│ └ d:{x:int}", 2), ("└ b", 3), ("z", 4)]
+
+
+def test_nothing_in_the_store_reaches_the_terminal_as_a_command(keys: Keys, filled: StoreServers) -> None:
+    evil = "\x1b[2J\x9b31m\n"
+    call(filled, "HSET", "poppo:issue:metadata:5", f"name{evil}", f"value{evil}")
+    call(filled, "HSET", "poppo:issue:status:5", "status", evil)
+    call(filled, "RPUSH", "poppo:queue:low", f"task-{evil}")
+    call(filled, "SET", f"poppo:unknown{evil}", evil)
+    outputs = [
+        keys("ls", "--keys"),
+        keys("get", "poppo:issue:metadata:5"),
+        keys("get", "poppo:issue:status:5"),
+        keys("get", f"poppo:unknown{evil}"),
+        keys("find", "issue 5"),
+        keys("lint"),
+        keys("stats"),
+    ]
+    for result in outputs:
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        assert len(result.stdout) > 20
+        assert all(character.isprintable() or character == "\n" for character in result.stdout), result.stdout
+
+
+def test_all_keys_of_mpreg_itself_fit_together(store_servers: StoreServers) -> None:
+    own = CliRunner().invoke(cli, ["keys", "ls", "--store", store_servers.url, "--json"])
+    assert answer(own) == {"scanned": 0, "families": []}
+    page = CliRunner().invoke(cli, ["keys", "docs"]).stdout
+    for module in own_modules():
+        for name in vars(importlib.import_module(module)).values():
+            if isinstance(name, Keyspace):
+                assert f"# Keys of {name.name}" in page

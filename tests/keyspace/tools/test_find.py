@@ -77,9 +77,12 @@ async def test_a_key_that_needs_more_than_is_known_is_searched(store: Store) -> 
         await store.command("SET", key, "x")
     await store.command("ZADD", "shop:vip:eu", 5, 1)
     await store.command("ZADD", "shop:vip:us", 5, 11)
-    found = await find(store, catalog, parse_query(catalog, "customer 1"), depth=0)
+    progress: list[int] = []
+    found = await find(store, catalog, parse_query(catalog, "customer 1"), depth=0, progress=progress.append)
     assert keys(found) == {b"shop:order:1:1", b"shop:order:1:2", b"shop:customer:1", b"shop:vip:eu"}
     assert set(found.searched) == {"shop/order", "shop/vip"}
+    assert progress == sorted(progress)
+    assert progress[-1] == found.looked == 4, "order:1:1, order:1:2 and two sets"
 
 
 @pytest.mark.anyio

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from examples.poppo_keys import FLAG, ISSUE_STATUS, IssueStatus
 from tests.keyspace.tools.poppo_store import CATALOG
+from tests.store.servers import valkey
 
 from mpreg.keyspace.tools.contents import shown
 from mpreg.keyspace.tools.walk import scope_of
 from mpreg.keyspace.tools.watch import Change, Watched, watching
-from mpreg.store import Gap, Store
+from mpreg.store import Gap, Store, connect
 
 pytestmark = pytest.mark.anyio
 
@@ -53,3 +54,15 @@ async def test_with_values_each_key_is_read(store: Store) -> None:
     value: Any = shown(written.match.declaration, written.contents)[0]
     assert value["status"] == "queued"
     assert (gone.event, gone.contents) == ("del", None)
+
+
+async def test_a_server_that_dies_leaves_a_gap_and_is_watched_again() -> None:
+    with valkey(durability="always") as server:
+        async with await connect(server.url) as store, watching(store, CATALOG, scope_of(CATALOG)) as changes:
+            await store.command("SET", "poppo:flags:a", "1")
+            assert [one.event for one in await take(changes, 1)] == ["set"]
+            server.kill()
+            server.start()
+            assert isinstance(await anext(changes), Gap)
+            await store.command("SET", "poppo:flags:a", "2")
+            assert [one.event for one in await take(changes, 1)] == ["set"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -52,6 +52,9 @@ class Found(msgspec.Struct):
     """Families that had to be searched key by key."""
     cut: bool = False
     """There was more than `keys_max`."""
+    looked: int = 0
+    """Keys that a search has looked at."""
+    progress: Callable[[int], None] | None = None
 
 
 def parse_query(catalog: Catalog, query: str) -> list[Thing]:
@@ -83,10 +86,17 @@ def _spelled(value: Value) -> str:
 
 
 async def find(
-    store: Store, catalog: Catalog, things: list[Thing], *, depth: int = DEPTH, keys_max: int = KEYS_MAX
+    store: Store,
+    catalog: Catalog,
+    things: list[Thing],
+    *,
+    depth: int = DEPTH,
+    keys_max: int = KEYS_MAX,
+    progress: Callable[[int], None] | None = None,
 ) -> Found:
-    """Breadth first: what is the thing itself, then what that leads to, up to `depth` steps."""
-    found = Found()
+    """Breadth first: what is the thing itself, then what that leads to, up to `depth` steps. Where one has to search,
+    `progress` is told how many keys were looked at."""
+    found = Found(progress=progress)
     known = set(things)
     waiting = deque((thing, 0) for thing in things)
     while waiting and not found.cut:
@@ -133,6 +143,9 @@ async def _keys(
     found.searched.append(declaration.full_name)
     scope = Scope(declaration.pattern.glob(**known), families=frozenset([declaration.full_name]))
     async for page in walk(store, catalog, scope):
+        found.looked += len(page.found)
+        if found.progress is not None:
+            found.progress(found.looked)
         for walked in page.found:
             assert walked.match is not None, "the scope takes only this family"
             if known.items() <= walked.match.values.items():
