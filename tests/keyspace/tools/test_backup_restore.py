@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 from tests.keyspace.tools.sample import CATALOG, ODD_KEYS, content, contents, fill, payloads
 from tests.store.servers import StoreServers, redis7, valkey
 
-from mpreg.errors import KeyspaceError
+from mpreg.errors import KeyspaceError, StoreError
 from mpreg.keyspace.tools import record_read
 from mpreg.keyspace.tools.backup import BackedUp, backup
 from mpreg.keyspace.tools.backup_file import opened, written
@@ -20,7 +21,7 @@ from mpreg.keyspace.tools.record_read import Fresh
 from mpreg.keyspace.tools.restore import OnExisting, Restored, restore, verify
 from mpreg.keyspace.tools.restore_state import state_path
 from mpreg.keyspace.tools.selection import select
-from mpreg.store import Store, connect
+from mpreg.store import Store, StoreLimits, connect
 
 pytestmark = pytest.mark.anyio
 
@@ -267,6 +268,43 @@ async def test_a_server_without_pexpiretime_is_backed_up_to_the_millisecond_or_s
             assert (again.same, again.existing) == (1, 1), "an expiry that can't be compared may be another one"
             await delete(store)
             assert (await load(store, tmp_path / "b")).restored == 2
+
+
+async def test_a_server_that_is_killed_and_comes_back_is_backed_up_to_the_end(tmp_path: Path) -> None:
+    with valkey(durability="always") as server:
+        async with await connect(server.url) as store:
+            await asyncio.gather(*(store.command("SET", f"app:temp:{n}", "x") for n in range(2_000)))
+            before = await contents(store)
+            listed: list[bytes] = []
+
+            def accepts(key: bytes) -> bool:
+                listed.append(key)
+                if len(listed) == 1_200:
+                    server.kill()
+                    server.start()
+                return True
+
+            with written(str(tmp_path / "b")) as sink:
+                done = await backup(store, sink, accepts=accepts)
+        assert (done.keys, done.gone) == (2_000, 0)
+        assert set(entries(tmp_path / "b")) == set(before)
+
+
+async def test_a_server_that_stays_away_leaves_no_backup(tmp_path: Path) -> None:
+    with valkey() as server:
+        limits = StoreLimits(down_wait_s=0.2)
+        async with await connect(server.url, limits=limits) as store:
+            await asyncio.gather(*(store.command("SET", f"app:temp:{n}", "x") for n in range(2_000)))
+
+            def accepts(key: bytes) -> bool:
+                if server.running:
+                    server.kill()
+                return True
+
+            with pytest.raises(StoreError) as caught, written(str(tmp_path / "b")) as sink:
+                await backup(store, sink, accepts=accepts)
+        assert caught.value.code in ("STORE_UNAVAILABLE", "STORE_CONNECTION_LOST")
+        assert os.listdir(tmp_path) == []
 
 
 async def test_a_full_server_refuses_before_anything_is_written(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mpreg.errors import StoreError
 from mpreg.keyspace.tools.pace import Pace
 from mpreg.store import Script, Store
 
@@ -17,6 +18,7 @@ PAGE_KEYS = 500
 SMALL_BYTES = 64 * 1024
 """A larger value is fetched alone, after its page."""
 ANY_BYTES = 1 << 50
+REPEATS_MAX = 5
 SEEN_KEYS_MAX = 1_000_000
 
 Use = Literal["", "idle", "freq"]
@@ -128,16 +130,32 @@ class Asked:
 
     async def page(self) -> Page:
         found: list[Seen] = []
-        for key, reply in zip(self.keys, await replies(self._futures), strict=True):
+        for key, reply in zip(self.keys, await self._answers(), strict=True):
             if self._value and reply is not None and reply[4] is None:
                 reply = await self._ask(key, ANY_BYTES)
             if reply is not None:
                 found.append(_seen(key, reply))
         return Page(found, len(self.keys) - len(found))
 
+    async def _answers(self) -> list[Any]:
+        """Reading may be repeated, so a connection that broke is no reason to give up: the store waits for the next."""
+        for _ in range(REPEATS_MAX):
+            await asyncio.wait(self._futures)
+            lost = [n for n, future in enumerate(self._futures) if _was_lost(future)]
+            if not lost:
+                break
+            for n in lost:
+                self._futures[n] = self._ask(self.keys[n], SMALL_BYTES)
+        return await replies(self._futures)
+
     def drop(self) -> None:
         for future in self._futures:
             future.cancel()
+
+
+def _was_lost(future: asyncio.Future[Any]) -> bool:
+    error = future.exception()
+    return isinstance(error, StoreError) and error.code == "STORE_CONNECTION_LOST"
 
 
 def _seen(key: bytes, reply: list[Any]) -> Seen:
