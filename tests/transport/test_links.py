@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -280,3 +281,36 @@ async def test_90_mb_pass_both_ways_and_101_are_refused(scheme: str) -> None:
         with pytest.raises(ResourceError) as refused:
             client.link.send(b"{" + bytes(101_000_000), JSON)
         assert refused.value.details["message_bytes_max"] == 100_000_000
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_a_long_message_takes_a_small_multiple_of_its_length(scheme: str) -> None:
+    size = 90_000_000
+    async with pair(scheme, make=Recorder) as (client, server):
+        tracemalloc.start()
+        try:
+            client.link.send(b"{" + bytes(size), JSON)
+            await server.until(lambda me: me.messages)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        # Both ends are in this process: what is sent, what has come in parts, and the whole made of them.
+        assert peak < 3.2 * size
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_a_message_that_grows_over_the_limit_takes_no_more_than_the_limit(scheme: str) -> None:
+    limits = msgspec.structs.replace(CLIENT, message_bytes_max=10_000_000, frame_bytes_max=1_000_000)
+    wide = msgspec.structs.replace(limits, message_bytes_max=100_000_000)
+    async with pair(scheme, limits=limits, client_limits=wide, make=Recorder) as (client, server):
+        message = b"{" + bytes(90_000_000)
+        tracemalloc.start()
+        try:
+            client.link.send(message, JSON)
+            client.link.send(b"{}", JSON)
+            assert await server.next() == (b"{}", JSON)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert server.refused[0].code == "RESOURCE_MESSAGE_TOO_LARGE"
+        assert peak < 25_000_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
-from tests.transport.ends import PATIENCE_S, SMALL, Recorder, listening
+from tests.transport.ends import PATIENCE_S, SMALL, Echo, Recorder, listening
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -153,7 +153,9 @@ async def test_20_mb_and_one_byte_in_one_frame_is_answered_with_why() -> None:
 
 
 @asynccontextmanager
-async def served(limits: Limits = CLIENT) -> AsyncIterator[tuple[Recorder, ServerConnection]]:
+async def served(
+    limits: Limits = CLIENT, make: Callable[[], Recorder] = Recorder
+) -> AsyncIterator[tuple[Recorder, ServerConnection]]:
     arrived: asyncio.Future[ServerConnection] = asyncio.get_running_loop().create_future()
 
     async def handle(connection: ServerConnection) -> None:
@@ -162,7 +164,7 @@ async def served(limits: Limits = CLIENT) -> AsyncIterator[tuple[Recorder, Serve
 
     async with serve(handle, "127.0.0.1", 0, max_size=None) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        client = Recorder()
+        client = make()
         link = await dial(f"ws://127.0.0.1:{port}", client.accept, limits=limits, timeout_s=PATIENCE_S)
         yield client, await arrived
         link.close()
@@ -226,3 +228,23 @@ async def test_a_server_that_refuses_the_upgrade() -> None:
         with pytest.raises(MpregError, match="401") as refused:
             await dial(f"ws://127.0.0.1:{port}", Recorder().accept)
         assert refused.value.code == "TRANSPORT_CONNECTION_REFUSED"
+
+
+@pytest.mark.parametrize("make", [Recorder, Echo])
+async def test_a_server_whose_frame_is_too_large_is_told_so(make: Callable[[], Recorder]) -> None:
+    async with served(SMALL, make) as (client, server):
+        await server.send("{" + "a" * 4000)
+        with pytest.raises(ConnectionClosed):
+            await server.recv()
+        assert server.close_code == 1009
+        assert client.refused[0].details["frame_bytes_max"] == 4000
+        error = await client.gone()
+        assert error is client.refused[0]
+
+
+async def test_a_server_whose_message_is_too_large_is_heard_further() -> None:
+    async with served(SMALL) as (client, server):
+        await server.send(iter(["{" + "a" * 3000] * 8))
+        await server.send("{}")
+        assert await client.next() == (b"{}", JSON)
+        assert client.refused[0].code == "RESOURCE_MESSAGE_TOO_LARGE"

@@ -51,6 +51,7 @@ class SocketLink:
     __slots__ = (
         "_close_timer",
         "_error",
+        "_frame",
         "_framing",
         "_gone",
         "_handler",
@@ -95,6 +96,7 @@ class SocketLink:
         self._loop = loop
         self._transport = transport
         self._framing = framing
+        self._frame = framing.frame
         self.peer = peer
         self._limits = limits
         self._handler: LinkHandler | None = None
@@ -139,7 +141,7 @@ class SocketLink:
             return
         size = len(message)
         if size <= self._whole_max:
-            frame = self._framing.frame(message, encoding)
+            frame = self._frame(message, encoding)
             size = len(frame)
             self._out.append(frame)
         else:

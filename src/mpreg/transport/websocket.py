@@ -186,7 +186,7 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]  # the stub leaves it
         no_delay(transport)
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._valve = _Valve(transport)
+        self._valve = _Valve(transport, self.framing)
         self.link = SocketLink(self._loop, transport, self.framing, peer_of(self._scheme, transport), self._limits)
         super().connection_made(self._valve)
 
@@ -215,7 +215,6 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]  # the stub leaves it
     def handshake_done(self, transport: WSTransport) -> None:
         self._valve.shut = True
         if isinstance(self.framing, DiallerFraming):
-            self._valve.capture = self.framing.capture
             self.framing.send = transport.send
 
     def fail(self, error: MpregError) -> None:
@@ -282,18 +281,18 @@ class Discard(asyncio.Protocol):
 class _Valve:
     """The transport as picows sees it."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, framing: ListenerFraming | DiallerFraming) -> None:
         self.get_extra_info = transport.get_extra_info
         self.shut = False
-        self.capture: Callable[[bytes], None] = _drop
         self._transport = transport
+        self._take = framing.write if isinstance(framing, DiallerFraming) else _drop
 
     def get_write_buffer_size(self) -> int:
         return 1  # or picows would write to the socket past everyone
 
     def write(self, data: bytes) -> None:
         if self.shut:
-            self.capture(data)
+            self._take(data)
         else:
             self._transport.write(data)
 

@@ -90,43 +90,50 @@ class ListenerFraming:
 
 
 class DiallerFraming:
-    """Masked."""
+    """Masked. picows makes a frame by writing it, and what it writes ends up in `written`."""
 
     waits_for_peer = True
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self.captured = b""
-        """The frame that picows wrote last."""
         self.send: Callable[..., None] = _not_open
+        self.written = b""
+        self._close = b""
+        """picows closes on its own when it can't read what comes, and makes no more frames after that."""
 
-    def capture(self, frame: bytes) -> None:
-        self.captured = frame
+    def write(self, frame: bytes) -> None:
+        self.written = frame
+        if frame[0] == FIN | CLOSE:
+            self._close = frame
 
     def frame(self, message: bytes, encoding: Encoding) -> bytes:
+        self.written = b""
         self.send(WSMsgType.TEXT if encoding is Encoding.JSON else WSMsgType.BINARY, message)
-        return self.captured
+        return self.written
 
     def pieces(self, message: bytes, encoding: Encoding) -> Iterator[bytes | memoryview]:
         # Always in fragments: picows would keep a buffer as long as the longest frame it ever masked.
         kind = WSMsgType.TEXT if encoding is Encoding.JSON else WSMsgType.BINARY
         for part, last in parts(message, min(self._limits.chunk_bytes, self._limits.frame_bytes_max)):
+            self.written = b""
             self.send(kind, part, last)
-            yield self.captured
+            yield self.written
             kind = WSMsgType.CONTINUATION
 
     def ping(self) -> bytes:
+        self.written = b""
         self.send(WSMsgType.PING, b"")
-        return self.captured
+        return self.written
 
     def pong(self, payload: bytes) -> bytes:
+        self.written = b""
         self.send(WSMsgType.PONG, payload)
-        return self.captured
+        return self.written
 
     def goodbye(self, error: MpregError | None) -> bytes:
         code, reason = close_of(error)
         self.send(WSMsgType.CLOSE, code.to_bytes(2, "big") + reason)
-        return self.captured
+        return self._close
 
 
 def parts(message: bytes, step: int) -> Iterator[tuple[memoryview, bool]]:
