@@ -343,7 +343,7 @@ def test_the_schema_describes_arguments_and_result() -> None:
     assert schema["arguments"]["required"] == ["p", "key"]
     assert schema["arguments"]["properties"] == {
         "p": {"$ref": "#/$defs/Point"},
-        "n": {"type": "integer"},
+        "n": {"type": "integer", "default": 1},
         "*more": {"type": "array", "items": {"type": "string"}},
         "key": {"type": "number"},
         "**others": {"type": "object", "additionalProperties": {"type": "boolean"}},
@@ -356,4 +356,12 @@ def test_the_schema_describes_arguments_and_result() -> None:
 def test_the_schema_tells_the_defaults_of_optional_arguments() -> None:
     schema = Signature(defaults).schema()
     assert schema["arguments"]["required"] == ["a"]
-    assert "result" in schema
+    assert schema["arguments"]["properties"]["b"] == {"type": "string", "default": "two"}
+    assert schema["arguments"]["properties"]["c"]["default"] is None
+    assert schema["result"] == {}
+
+
+def test_a_default_that_has_no_encoding_is_left_out_of_the_schema() -> None:
+    def work(a: Any = object()) -> None: ...  # noqa: B008
+
+    assert Signature(work).schema()["arguments"]["properties"] == {"a": {}}

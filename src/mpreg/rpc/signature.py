@@ -143,7 +143,7 @@ class Signature:
             elif parameter.kind is Parameter.VAR_KEYWORD:
                 properties[f"**{name}"] = {"type": "object", "additionalProperties": by_name[name]}
             else:
-                properties[name] = by_name[name]
+                properties[name] = {**by_name[name], **_described_default(parameter.default)}
         described: dict[str, Any] = {
             "arguments": {"type": "object", "properties": properties, "required": required},
             "result": schemas[-1],
@@ -183,6 +183,15 @@ def _checkable(hint: Any) -> Any:
     except (TypeError, RecursionError, NameError):
         return Any
     return hint
+
+
+def _described_default(default: Any) -> dict[str, Any]:
+    if default is Parameter.empty:
+        return {}
+    try:
+        return {"default": msgspec.json.decode(msgspec.json.encode(default))}
+    except (TypeError, ValueError, RecursionError):  # it has no encoding, so a schema can't name it
+        return {}
 
 
 def _default(value: Any) -> Any:
