@@ -1,0 +1,8 @@
+-- What time has changed, when nothing else happens to a queue.
+-- ARGV: time. Returns {now, when to come again (0: never)}, or -1 if there is no such queue.
+if not TYPE then
+  return -1
+end
+settle()
+close()
+return {now, next_at()}

@@ -1,0 +1,275 @@
+"""The scripts on a real store against the model, in random order and time; nothing gets lost at any step."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.store.servers import StoreServers
+
+from mpreg.errors import QueueError
+from mpreg.queues.message import Message
+from mpreg.queues.model import Model
+from mpreg.queues.settings import QueueSettings
+from mpreg.queues.state import Claimed, Lease, Queue, Sent
+from mpreg.store import Store, connect
+
+NAMES = itertools.count()
+SUBSCRIBERS = ("ann", "bob", "cy")
+TOPICS = ("a", "a.b", "a.c", "b")
+PATTERNS = ("#", "a.*", "a.#", "b", "*")
+
+messages = st.builds(
+    Message,
+    payload=st.sampled_from([b"1", b"2", b"3"]),
+    topic=st.sampled_from(TOPICS),
+    delivery_guarantee=st.sampled_from(["at_least_once", "at_least_once", "at_least_once", "broadcast", "quorum"]),
+    priority=st.integers(-2, 2),
+    group=st.sampled_from(["", "g1", "g2"]),
+    delay_seconds=st.sampled_from([0.0, 0.0, 0.0, 0.5, 3.0]),
+    message_ttl_seconds=st.sampled_from([None, None, 0.0, 1.0, 20.0]),
+    visibility_timeout_seconds=st.sampled_from([None, None, 0.25, 8.0]),
+    acknowledgment_timeout_seconds=st.sampled_from([None, None, 2.0]),
+    max_retries=st.sampled_from([None, None, 0, 1]),
+    required_acknowledgments=st.sampled_from([None, None, 1, 2]),
+    deduplication_id=st.sampled_from([None, None, None, None, "x", "y"]),
+)
+some_settings = st.builds(
+    QueueSettings,
+    queue_type=st.sampled_from(["fifo", "priority", "delay"]),
+    max_size=st.integers(1, 12),
+    default_visibility_timeout_seconds=st.sampled_from([1.0, 4.0]),
+    default_acknowledgment_timeout_seconds=st.sampled_from([3.0, 30.0]),
+    enable_deduplication=st.booleans(),
+    deduplication_window_seconds=st.just(86_400.0),
+    enable_dead_letter_queue=st.booleans(),
+    max_retries=st.integers(0, 2),
+    message_ttl_seconds=st.sampled_from([0.0, 0.0, 6.0]),
+)
+Delivery = tuple[str, str, int, int, str | None]
+"""message id, receipt, number of the delivery, number of the message, subscriber of the copy."""
+
+
+class Machine(RuleBasedStateMachine):
+    url: str
+
+    deliveries: Bundle[Delivery] = Bundle("deliveries")
+
+    @initialize(chosen=some_settings)
+    def begin(self, chosen: QueueSettings) -> None:
+        self.runner = asyncio.Runner()
+        self.now = 1_000_000_000_000
+        self.settings = chosen
+        self.model = Model(chosen)
+        self.runner.run(self._open())
+
+    async def _open(self) -> None:
+        self.store: Store = await connect(self.url)
+        self.queue = Queue(self.store, f"q{next(NAMES)}")
+        assert await self.queue.create(self.settings, at_ms=self.now)
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self.queue.delete(at_ms=self.now))
+            self.runner.run(self.store.close())
+            self.runner.close()
+
+    def run(self, awaitable: Any) -> Any:
+        return self.runner.run(awaitable)
+
+    @rule(ms=st.sampled_from([1, 100, 250, 999, 1000, 2500, 9000, 40_000]))
+    def time_passes(self, ms: int) -> None:
+        self.now += ms
+
+    @rule(batch=st.lists(messages, min_size=1, max_size=4))
+    def send(self, batch: list[Message]) -> None:
+        deduplicates = self.settings.enable_deduplication
+        expected = self.model.send(batch, self.now, deduplicate=deduplicates)
+        got = self.run(self.queue.send(batch, deduplicate=deduplicates, at_ms=self.now))
+        assert [_answer(answer) for answer in got] == expected
+
+    @rule(
+        target=deliveries,
+        subscriber=st.sampled_from(SUBSCRIBERS),
+        most=st.integers(1, 4),
+        patterns=st.sampled_from([(), (), ("a.*",), ("b", "a.b"), ("#",), ("zzz",)]),
+        visibility_ms=st.sampled_from([0, 0, 700]),
+    )
+    def claim(self, subscriber: str, most: int, patterns: tuple[str, ...], visibility_ms: int) -> Any:
+        batch = self.run(
+            self.queue.claim(subscriber, most, patterns=patterns, visibility_ms=visibility_ms, at_ms=self.now)
+        )
+        if self.settings.queue_type == "delay":
+            self._align_ties(subscriber, patterns, batch.claimed)
+        units = self.model.claim(subscriber, most, self.now, patterns=patterns, visibility_ms=visibility_ms)
+        assert [_unit(claimed) for claimed in batch.claimed] == [
+            (unit.number, unit.subscriber, unit.deliveries, unit.delivery, unit.lease_until, unit.extend_until)
+            for unit in units
+        ]
+        for claimed, unit in zip(batch.claimed, units, strict=True):
+            assert claimed.message.payload == unit.message.payload
+            assert claimed.message.topic == unit.message.topic
+        return multiple(
+            *(
+                (c.message_id, c.receipt, u.delivery, u.number, u.subscriber)
+                for c, u in zip(batch.claimed, units, strict=True)
+            )
+        )
+
+    def _align_ties(self, subscriber: str, patterns: tuple[str, ...], claimed: list[Claimed]) -> None:
+        """Messages of several topics that fall due in the same millisecond come in any order: take the store's."""
+        place = {(_unit(one)[0], _unit(one)[1]): n for n, one in enumerate(claimed)}
+        self.model.settle(self.now)
+        self.model.units.sort(key=lambda unit: place.get(unit.key, len(place) + unit.number))
+        self.model.ties = {unit.key: n for n, unit in enumerate(self.model.units)}
+
+    @rule(
+        delivery=deliveries,
+        holder=st.sampled_from([*SUBSCRIBERS]),
+        verb=st.sampled_from(["acknowledge", "acknowledge", "retry", "dead_letter"]),
+        delay_ms=st.sampled_from([0, 500, 5000]),
+        with_receipt=st.booleans(),
+    )
+    def acknowledge(self, delivery: Delivery, holder: str, verb: Any, delay_ms: int, with_receipt: bool) -> None:
+        message_id, receipt, number, of, subscriber = delivery
+        if subscriber is not None and not with_receipt:
+            return  # a copy is told by its receipt
+        expected = self.model.acknowledge(
+            (of, subscriber), number if with_receipt else 0, holder, verb, self.now, delay_ms=delay_ms
+        )
+        lease = Lease(message_id, holder, receipt if with_receipt else "", verb, delay_ms)
+        assert self.run(self.queue.acknowledge([lease], at_ms=self.now)) == [expected]
+
+    @rule(delivery=deliveries, holder=st.sampled_from(SUBSCRIBERS), by_ms=st.sampled_from([10, 2000, 60_000]))
+    def extend(self, delivery: Delivery, holder: str, by_ms: int) -> None:
+        message_id, receipt, number, of, subscriber = delivery
+        expected = self.model.extend((of, subscriber), number, holder, by_ms, self.now)
+        got = self.run(self.queue.extend([Lease(message_id, holder, receipt)], by_ms, at_ms=self.now))
+        assert got == [expected]
+
+    @rule(
+        subscriber=st.sampled_from(SUBSCRIBERS),
+        owner=st.sampled_from(["n1", "n2"]),
+        lease_ms=st.sampled_from([3000, 60_000]),
+        patterns=st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=2),
+    )
+    def subscribe(self, subscriber: str, owner: str, lease_ms: int, patterns: list[str]) -> None:
+        expected = self.model.subscribe(subscriber, owner, lease_ms, patterns, self.now)
+        asked = self.queue.subscribe(subscriber, owner, lease_ms, patterns, at_ms=self.now)
+        if expected:
+            self.run(asked)
+        else:
+            with pytest.raises(QueueError, match="subscribes to"):
+                self.run(asked)
+
+    @rule(subscriber=st.sampled_from(SUBSCRIBERS), owner=st.sampled_from(["n1", "n2"]))
+    def unsubscribe(self, subscriber: str, owner: str) -> None:
+        expected = self.model.unsubscribe(subscriber, owner)
+        assert self.run(self.queue.unsubscribe(subscriber, owner, at_ms=self.now)) == expected
+
+    @rule(most=st.integers(1, 3))
+    def redrive(self, most: int) -> None:
+        if self.settings.enable_dead_letter_queue:
+            expected = self.model.redrive(most, self.now)
+            assert self.run(self.queue.redrive(most, at_ms=self.now)) == expected
+
+    @rule(really=st.integers(0, 5))
+    def purge(self, really: int) -> None:
+        if really == 0:
+            self.model.settle(self.now)
+            self.run(self.queue.settle(at_ms=self.now))
+            expected = self.model.purge()
+            assert self.run(self.queue.purge(at_ms=self.now)) == expected
+
+    @rule(subscriber=st.sampled_from(SUBSCRIBERS), patterns=st.sampled_from([(), ("a.#",)]))
+    def peek(self, subscriber: str, patterns: tuple[str, ...]) -> None:
+        expected = self.model.peek(subscriber, 5, self.now, patterns=patterns)
+        got = self.run(self.queue.peek(5, subscriber=subscriber, patterns=patterns, at_ms=self.now))
+        if self.settings.queue_type != "delay":
+            assert [_number(one.message_id) for one in got] == [unit.number for unit in expected]
+        assert len(got) == len(expected)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        stats = self.run(self.queue.statistics(at_ms=self.now))
+        self.model.settle(self.now)
+        assert self.model.conserved()
+        assert (stats.ready, stats.delayed, stats.in_flight) == self.model.standing(self.now)
+        counters = {name: value for name, value in stats.counters.items() if name != "processing_ms"}
+        assert counters == self.model.counters
+        ended = sum(counters[name] for name in ("acknowledged", "failed", "expired", "purged"))
+        assert counters["units"] == stats.ready + stats.delayed + stats.in_flight + ended
+        if self.settings.enable_dead_letter_queue:
+            dead = self.run(Queue(self.store, self.queue.name + ".dlq").statistics(at_ms=self.now))
+            assert dead.ready == len(self.model.dead)
+        assert self.run(self.store.command("HLEN", self.queue._keys[1])) == len({u.number for u in self.model.units})
+        assert self.run(self.store.command("HLEN", self.queue._keys[8])) == len(self.model.casts)
+
+
+def _number(message_id: str) -> int:
+    return int(message_id.rpartition("-")[2], 16)
+
+
+def _unit(claimed: Claimed) -> tuple[int, str | None, int, int, int, int]:
+    id_, _, delivery = claimed.receipt.rpartition("/")
+    subscriber = id_.partition("@")[2] or None
+    return (
+        _number(claimed.message_id),
+        subscriber,
+        claimed.deliveries,
+        int(delivery),
+        claimed.lease_until_ms,
+        claimed.extend_until_ms,
+    )
+
+
+def _answer(answer: Sent | QueueError) -> Any:
+    if isinstance(answer, Sent):
+        number = _number(answer.message_id)
+        return ("duplicate", number) if answer.duplicate else number
+    return "full" if answer.code == "QUEUE_FULL" else ("quorum", answer.details["limit"])
+
+
+@pytest.fixture
+def machine(store_servers: StoreServers) -> type[Machine]:
+    class Here(Machine):
+        url = store_servers.url
+
+    return Here
+
+
+def run_machine(machine: type[Machine], examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
+
+
+def test_the_scripts_do_what_the_model_says(machine: type[Machine]) -> None:
+    run_machine(machine, 60, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_scripts_do_what_the_model_says_for_long(machine: type[Machine]) -> None:
+    run_machine(machine, 800, 80)
