@@ -15,6 +15,12 @@ from mpreg.errors import MpregError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: (module in mpreg.cli that defines a click command of that name, one line of help)
+    "serve": ("serve", "Run a node, with the functions of a program"),
+    "call": ("call", "Call a function of a node"),
+    "functions": ("functions", "Show what a node offers, with types and documentation"),
+    "schema": ("schema", "Print the JSON Schema of all messages, or an AsyncAPI document"),
+    "doctor": ("doctor", "Check what a node needs, and say what to do"),
+    "bench": ("bench", "Measure a node"),
     "muf": ("muf", "Requests and replies as plain Redis keys"),
     "keys": ("keys", "Look at, check and keep declared keys of any Valkey or Redis"),
     "lock": ("lock", "Run a command under a lock; look at a lock, or break it"),
