@@ -1,4 +1,6 @@
-"""100,000 small keys of one Valkey, kept: into a file, out of the store, and back. Seconds each; aim: a backup in under 5.
+"""100,000 small keys of one Valkey, kept: into a file, out of the store, and back.
+
+Seconds each; aim: a backup in under 5.
 
 `mpreg` is the command line as people run it, from the start of the process to its end, with checksums, undo backup and
 re-check. `redis-py` is what one writes by hand: SCAN, then TYPE, PTTL and DUMP in pipelines of 500, JSON lines without

@@ -215,7 +215,9 @@ CODES: dict[str, Code] = {
     "STORE_CANNOT_PERSIST": Code(True, "The store can't write to its disk and refuses writes."),
     "STORE_CROSS_SLOT": Code(False, "The keys of one command are in several slots; `slots` names them."),
     "STORE_CLUSTER_DOWN": Code(True, "The cluster does not serve this slot at the moment."),
-    "STORE_NO_EVENTS": Code(False, "Keyspace events do not come; `needed` names the flags, `found` those that are set."),
+    "STORE_NO_EVENTS": Code(
+        False, "Keyspace events do not come; `needed` names the flags, `found` those that are set."
+    ),
     "STORE_REDIRECTED": Code(True, "The slot moves; the command was redirected too often."),
     "KEYSPACE_INVALID_PATTERN": Code(False, "A key pattern can't be read, or could be read back in two ways."),
     "KEYSPACE_INVALID_DECLARATION": Code(False, "The declaration of a key contradicts itself; `field` names what."),
