@@ -124,10 +124,10 @@ async def test_a_thread_that_never_returns_does_not_keep_the_node_from_ending(ap
 
 async def test_a_second_signal_ends_it_at_once(app: Path) -> None:
     async with serving(app, "app.py", *FREE, env={"MPREG_GRACE_S": "600"}) as served, connect(served.url) as client:
-        slow = asyncio.ensure_future(client.call("stop_me_then_wait", 600))
-        with suppress(MpregError):  # it refuses new work, so the first signal has arrived
+        slow = asyncio.ensure_future(client.call("stop_me_then_wait", 600, timeout=600))
+        with suppress(MpregError):  # it takes no new work and the call waits, so the first signal has arrived
             while True:
-                await client.call("greet", "you")
+                await client.call("greet", "you", timeout=1)
         served.process.send_signal(signal.SIGTERM)
         assert (await served.ended())[0] == 128 + signal.SIGTERM
         with pytest.raises(MpregError):

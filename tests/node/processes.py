@@ -38,6 +38,7 @@ class Served:
 async def serving(directory: Path, *args: str, env: dict[str, str] | None = None) -> AsyncIterator[Served]:
     """Until its ready file is there, or it ends; killed if the test did not end it."""
     ready_file = directory / "ready.json"
+    ready_file.unlink(missing_ok=True)  # of one that was killed
     process = await start(directory, "serve", "--ready-file", str(ready_file), *args, env=env)
     try:
         async with asyncio.timeout(30):

@@ -32,10 +32,13 @@ class Dispatch:
         self._on_closed: list[Callable[[Session], None]] = []
         self._connections: set[_Connection] = set()
 
-    def add(self, handlers: Handlers, closed: Callable[[Session], None]) -> None:
+    def add(self, handlers: Handlers, closed: Callable[[Session], None] | None) -> None:
         """A service: what it handles, and what it wants called when a session ends."""
+        taken = self._handlers.keys() & handlers.keys()
+        assert not taken, f"two services take {taken}"
         self._handlers.update(handlers)
-        self._on_closed.append(closed)
+        if closed is not None:
+            self._on_closed.append(closed)
 
     def accept(self, link: Link) -> _Connection:
         connection = _Connection(self, link)

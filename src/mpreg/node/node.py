@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -43,6 +44,8 @@ class Node:
         """May be changed until the node starts."""
         self._registry = Registry()
         self._running: Running | None = None
+        self._beside: list[AbstractAsyncContextManager[Any]] = []
+        self._entered = AsyncExitStack()
         add_builtins(self._registry, lambda: self.name, self._describe, self._statistics)
 
     @property
@@ -81,6 +84,10 @@ class Node:
 
         return register
 
+    def beside(self, part: AbstractAsyncContextManager[Any]) -> None:
+        """Something that lives as long as the node: entered once it can be reached, left before it takes leave."""
+        self._beside.append(part)
+
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, with what the environment says over this node's settings."""
         from mpreg.node.run import run
@@ -94,11 +101,23 @@ class Node:
         running = Running(self.settings, self._registry)
         await running.start()
         self._running = running
+        try:
+            for part in self._beside:
+                await self._entered.enter_async_context(part)
+        except BaseException:
+            await self.stop(0)
+            raise
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop accepting, let what runs finish for the grace time, take leave, close."""
-        running, self._running = self._running, None
-        if running is not None:
+        running = self._running
+        if running is None:
+            return
+        running.stop_accepting()
+        try:
+            await self._entered.aclose()
+        finally:
+            self._running = None
             await running.stop(self.settings.grace_s if grace_s is None else grace_s)
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,6 @@ import contextlib
 import ipaddress
 import logging
 import os
-import secrets
 import time
 from contextlib import AsyncExitStack
 from typing import Any
@@ -15,12 +14,12 @@ from typing import Any
 from mpreg import __version__
 from mpreg.errors import ConfigError
 from mpreg.node.dispatch import Dispatch
+from mpreg.node.service import Service
+from mpreg.node.services import Services
 from mpreg.node.settings import Settings
-from mpreg.pubsub import PubSubService
-from mpreg.rpc import Deadlines, LocalPlacement, Registry, RpcService, Threads
+from mpreg.rpc import Registry
 from mpreg.store import Embedded, Store, connect
 from mpreg.transport import Accept, Link, Listener, TlsFiles, listen, memory_pair
-from mpreg.wire.rpc import Rpc, RpcCancel
 
 log = logging.getLogger(__name__)
 
@@ -32,21 +31,21 @@ class Running:
     """`start` builds it up, `stop` takes it down in the opposite order; a `start` that fails leaves nothing."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
-        loop = asyncio.get_running_loop()
         self.settings = settings
         self.started = time.time()
         self.store: Store | None = None
         self.dispatch = Dispatch(settings.connections_max)
-        self.deadlines = Deadlines(loop)
-        self.threads = Threads(loop, settings.rpc.threads_max, settings.rpc.threads_waiting_max)
-        placement = LocalPlacement(registry, self.threads, settings.debug)
-        self.rpc = RpcService(placement, self.deadlines, settings.rpc)
-        self.dispatch.add({Rpc: self.rpc.request, RpcCancel: self.rpc.cancel}, self.rpc.closed)
-        self.pubsub = PubSubService(secrets.token_hex(5), settings.pubsub)
-        self.dispatch.add(self.pubsub.handlers, self.pubsub.closed)
+        self._registry = registry
+        self._services: Services | None = None
+        self._started: list[Service] = []
         self._listeners: dict[str, Listener] = {}
         self._store_url: str | None = None
         self._stack = AsyncExitStack()
+
+    @property
+    def services(self) -> Services:
+        assert self._services is not None, "made by `start`"
+        return self._services
 
     @property
     def listeners(self) -> dict[str, str]:
@@ -60,12 +59,14 @@ class Running:
 
     async def start(self) -> None:
         async with AsyncExitStack() as undo:
-            undo.callback(self.deadlines.close)
-            undo.callback(self.threads.close)
-            undo.callback(self.pubsub.close)
             await self._open_store(undo)
+            self._services = Services(self.settings, self._registry, self.store, self.dispatch)
+            await self._start_services(self._services.all(), undo)
             for scheme in SCHEMES:
                 await self._listen(scheme, undo)
+            for service in self._started:
+                if service.listening is not None:
+                    await service.listening(self.listeners)
             self._stack = undo.pop_all()
         if self._listeners and not is_loopback(self.settings.host):
             log.warning(
@@ -73,11 +74,17 @@ class Running:
                 ", ".join(self.listeners.values()),
             )
 
-    async def stop(self, grace_s: float) -> None:
-        """Stop accepting, finish what runs, take leave, close."""
+    def stop_accepting(self) -> None:
         for listener in self._listeners.values():
             listener.close()
-        await self.rpc.drain(grace_s)
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop accepting, finish what runs, take leave, close."""
+        self.stop_accepting()
+        async with asyncio.TaskGroup() as draining:
+            for service in self._started:
+                if service.drain is not None:
+                    draining.create_task(_drain(service, grace_s))
         links = [session.link for session in self.dispatch.sessions]
         self.dispatch.say_goodbye(self.settings.name)
         with contextlib.suppress(TimeoutError):
@@ -100,13 +107,17 @@ class Running:
         }
 
     def statistics(self) -> dict[str, Any]:
-        return {
-            "rpc": {**self.rpc.statistics.report(), "active_connections": len(self.dispatch.sessions)},
-            "topic_exchange": self.pubsub.report(),
-            "running_requests": len(self.rpc),
-            "busy_threads": self.threads.busy,
-            "refused_connections": self.dispatch.refused,
-        }
+        return {service.name: service.report() for service in self._started if service.report is not None}
+
+    async def _start_services(self, services: list[Service], undo: AsyncExitStack) -> None:
+        for service in services:
+            if service.close is not None:
+                undo.push_async_callback(_close, service)
+        for service in services:
+            if service.start is not None:
+                await service.start()
+            self.dispatch.add(service.handlers, service.closed)
+            self._started.append(service)
 
     async def _open_store(self, undo: AsyncExitStack) -> None:
         url = self.settings.store
@@ -143,6 +154,24 @@ class Running:
             ca=settings.tls_ca,
             require_client_cert=settings.tls_require_client_cert,
         )
+
+
+async def _drain(service: Service, grace_s: float) -> None:
+    assert service.drain is not None
+    try:
+        await service.drain(grace_s)
+    except Exception:
+        log.exception("%s could not finish in good order", service.name)
+
+
+async def _close(service: Service) -> None:
+    assert service.close is not None
+    try:
+        closing = service.close()
+        if closing is not None:
+            await closing
+    except Exception:
+        log.exception("%s could not be closed in good order", service.name)
 
 
 def is_loopback(host: str) -> bool:

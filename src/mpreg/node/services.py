@@ -1,0 +1,60 @@
+"""The services of a node: here each is made, and handed what it needs of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+from mpreg.deadlines import Deadlines
+from mpreg.node.dispatch import Dispatch
+from mpreg.node.service import Service
+from mpreg.node.settings import Settings
+from mpreg.pubsub import PubSubService
+from mpreg.rpc import LocalPlacement, Registry, RpcService, Threads
+from mpreg.store import Store
+from mpreg.wire.rpc import Rpc, RpcCancel
+
+
+class Services:
+    """Of one run of a node, made once its store is open (`store` is `None` if the settings turn it off)."""
+
+    def __init__(self, settings: Settings, registry: Registry, store: Store | None, dispatch: Dispatch) -> None:
+        loop = asyncio.get_running_loop()
+        self.dispatch = dispatch
+        self.deadlines = Deadlines(loop)
+        self.threads = Threads(loop, settings.rpc.threads_max, settings.rpc.threads_waiting_max)
+        placement = LocalPlacement(registry, self.threads, settings.debug)
+        self.rpc = RpcService(placement, self.deadlines, settings.rpc)
+        self.pubsub = PubSubService(secrets.token_hex(5), settings.pubsub)
+
+    def all(self) -> list[Service]:
+        """In the order in which they start; they end in the opposite one."""
+        rpc, pubsub = self.rpc, self.pubsub
+        return [
+            Service(name="deadlines", close=self.deadlines.close),
+            Service(name="threads", close=self.threads.close),
+            Service(
+                name="rpc",
+                handlers={Rpc: rpc.request, RpcCancel: rpc.cancel},
+                closed=rpc.closed,
+                report=self._rpc_report,
+                drain=rpc.drain,
+            ),
+            Service(
+                name="topic_exchange",
+                handlers=pubsub.handlers,
+                closed=pubsub.closed,
+                report=pubsub.report,
+                close=pubsub.close,
+            ),
+        ]
+
+    def _rpc_report(self) -> dict[str, Any]:
+        return {
+            **self.rpc.statistics.report(),
+            "active_connections": len(self.dispatch.sessions),
+            "refused_connections": self.dispatch.refused,
+            "running_requests": len(self.rpc),
+            "busy_threads": self.threads.busy,
+        }
