@@ -255,7 +255,7 @@ async def test_a_store_that_is_full() -> None:
             with pytest.raises(StoreError) as full:
                 await store.script(fill, ["key"])
             assert (full.value.code, full.value.retryable) == ("STORE_OUT_OF_MEMORY", True)
-            await store.command("FLUSHALL")
+            await store.command("FLUSHALL", "SYNC")  # else memory is given back in the background
             assert await store.command("SET", "key", 1) == b"OK"
 
 

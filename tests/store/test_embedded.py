@@ -56,12 +56,17 @@ class Owner:
         assert self.process.stdout is not None
         self.process.stdout.close()
 
+    def end(self) -> None:
+        """As `kill`, and the server has ended too: it does so by itself, a moment later, and writes until then."""
+        if self.process.poll() is None:
+            self.kill()
+        wait_for_end(self.server_pid)
+
     def __enter__(self) -> Owner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.kill()
+        self.end()
 
 
 def wait_for_end(pid: int) -> None:

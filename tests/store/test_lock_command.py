@@ -70,7 +70,7 @@ def test_it_waits_for_the_lock(server: Server) -> None:
 
 def test_the_command_is_terminated_when_the_lock_is_lost(server: Server) -> None:
     process = start(
-        server, "a", "--ttl", "0.6", "--", "sh", "-c", "trap 'echo told; exit 0' TERM; echo up; sleep 60 & wait"
+        server, "a", "--ttl", "0.6", "--", "sh", "-c", "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.02; done"
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
@@ -92,7 +92,7 @@ def test_a_command_that_ignores_being_terminated_is_killed(server: Server) -> No
 
 
 def test_a_signal_is_the_commands_and_the_lock_is_given_back(server: Server) -> None:
-    process = start(server, "a", "--", "sh", "-c", "trap 'exit 9' TERM; echo up; sleep 60 & wait")
+    process = start(server, "a", "--", "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.02; done")
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)

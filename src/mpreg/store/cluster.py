@@ -68,6 +68,7 @@ class Cluster:
             if not future.done():
                 future.set_exception(StoreError("STORE_CLOSED", "the store is closed"))
         self._waiting.clear()
+        self._topology.end()
         for task in self._learning:
             task.cancel()
         if self._learning:

@@ -47,6 +47,7 @@ class Sentinels(Single):
         self._watch_task = asyncio.create_task(self._listen(), name="sentinels")
 
     async def close(self) -> None:
+        self.link.end()
         if self._watch_task is not None:
             self._watch_task.cancel()
             await asyncio.wait([self._watch_task])

@@ -146,10 +146,10 @@ class ServerLink:
         """As `put`, for a command that was accepted once and comes back to be sent here: nothing is raised."""
         if self._link is not None:
             self._link.again(data, future)
-        elif self._closed:
-            future.set_exception(StoreError("STORE_CLOSED", "the store is closed"))
-        else:
+        elif not self._closed:
             self._hold(future, data)
+        elif not future.done():
+            future.set_exception(StoreError("STORE_CLOSED", "the store is closed"))
 
     async def wait_for_room(self, deadline: float) -> bool:
         room = self._create_future()
@@ -247,20 +247,25 @@ class ServerLink:
         if self._link is not None:
             self._link.lose(error)
 
-    async def close(self, error: StoreError | None = None) -> None:
+    def end(self) -> None:
+        """Whatever waits fails with STORE_CLOSED now. `close` has to follow."""
         self._closed = True
-        error = error or StoreError("STORE_CLOSED", "the store is closed")
+        closed = StoreError("STORE_CLOSED", "the store is closed")
+        if self._link is not None:
+            self._link.lose(closed)
+        for future, _ in self.take_held():
+            future.set_exception(StoreError(closed.code, closed.message))
+        if self._held_timer is not None:
+            self._held_timer.cancel()
+        self.on_room()
+
+    async def close(self) -> None:
+        """May be called again."""
+        self.end()
         dialling, self._dialling = self._dialling, None
         if dialling is not None:
             dialling.cancel()
             await asyncio.wait([dialling])
-        if self._link is not None:
-            self._link.lose(error)
-        for future, _ in self.take_held():
-            future.set_exception(StoreError(error.code, error.message))
-        if self._held_timer is not None:
-            self._held_timer.cancel()
-        self.on_room()
         if self._links:
             await asyncio.wait(self._links)
 

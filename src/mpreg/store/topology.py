@@ -53,7 +53,6 @@ class Topology:
         self._wanted = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._ended: set[asyncio.Task[None]] = set()
-        self._closed = False
         self.server: Server | None = None
 
     async def open(self) -> None:
@@ -70,8 +69,13 @@ class Topology:
             link.start()
         self._keeper = asyncio.create_task(self._keep(), name="cluster topology")
 
+    def end(self) -> None:
+        """Whatever waits fails now. `close` has to follow."""
+        for link in [*self._links.values(), *self._retired]:
+            link.end()
+
     async def close(self) -> None:
-        self._closed = True
+        self.end()
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
