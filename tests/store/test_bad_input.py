@@ -207,6 +207,50 @@ async def test_a_server_that_is_too_old(name: bytes, version: bytes) -> None:
         assert "redis 7.0" in error.details["needed"]
 
 
+async def test_a_server_that_takes_no_more_clients() -> None:
+    with valkey(options=["--maxclients", "1"]) as server:
+        limits = StoreLimits(backoff_min_s=0.001, backoff_max_s=0.01)
+        async with await connect(server.url, limits=limits) as store:
+            for _ in range(20):  # what it says may be overtaken by its hanging up
+                error = await refused(server.url)
+                assert (error.code, error.retryable) == ("STORE_UNAVAILABLE", True)
+                assert "clients" in str(error)
+                assert "TLS" not in str(error)
+            assert await store.command("PING") == b"PONG"
+
+
+async def test_an_error_that_a_server_says_unasked_is_told() -> None:
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"-DENIED this server runs in protected mode\r\n")
+        await reader.read()  # until the client goes
+        writer.close()
+        gone.set()
+
+    gone = asyncio.Event()
+    with tempfile.TemporaryDirectory(prefix="mpreg-t-", dir="/tmp") as folder:
+        async with await asyncio.start_unix_server(say, f"{folder}/s.sock"):
+            error = await refused(f"unix://{folder}/s.sock")
+            await gone.wait()
+    assert error.code == "STORE_NOT_PERMITTED"
+    assert "protected mode" in str(error)
+
+
+async def test_a_connection_that_breaks_within_its_greeting_is_told_at_once() -> None:
+    """The greeting is under way in several steps; whichever of them is the last, nobody waits for the others."""
+    async with echo() as server:
+        for last in (b"HELLO", b"SELECT", b"PING"):
+
+            def answers(command: list[bytes], last: bytes = last) -> bytes | None:
+                if command[0] == last:
+                    server.drop()
+                return None
+
+            server.answers = answers
+            error = await refused(f"{server.url}?db=1", StoreLimits(connect_timeout_s=60))
+            assert (error.code, error.retryable) == ("STORE_UNAVAILABLE", True)
+            assert "closed the connection" in str(error)
+
+
 async def test_a_database_that_is_not_there() -> None:
     with valkey() as server:
         error = await refused(f"{server.url}?db=99")

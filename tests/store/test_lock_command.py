@@ -70,7 +70,14 @@ def test_it_waits_for_the_lock(server: Server) -> None:
 
 def test_the_command_is_terminated_when_the_lock_is_lost(server: Server) -> None:
     process = start(
-        server, "a", "--ttl", "0.6", "--", "sh", "-c", "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.02; done"
+        server,
+        "a",
+        "--ttl",
+        "0.6",
+        "--",
+        "sh",
+        "-c",
+        "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.02; done",
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"

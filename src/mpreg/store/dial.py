@@ -87,13 +87,14 @@ async def dial(address: Address, how: Dial, owner: LinkOwner) -> tuple[Link, Ser
         if error.code in _LOST and error.code != "STORE_CONNECTION_LOST":
             raise StoreError(error.code, f"{place}: {error.message}", address=place) from None
         if error.code == "STORE_CONNECTION_LOST":
-            hint = "" if how.ssl is not None else "; is it a TLS port?"
-            why = f"{place} closed the connection before it was ready{hint}"
+            tls_port = "" if how.ssl is not None or isinstance(address, str) else "is it a TLS port, or "
+            why = f"{place} closed the connection before it was ready: {tls_port}does it take no more clients?"
             raise StoreError("STORE_UNAVAILABLE", why, address=place) from None
         raise
     finally:
         if link is not None and not ready:
             link.lose(StoreError("STORE_CLOSED", "the connection was given up"))
+            await asyncio.shield(link.closed)
     if how.beats:
         link.start_beat()
     return link, server
@@ -162,7 +163,7 @@ async def _hello(link: Link, how: Dial, place: str) -> Server:
         unheard = error.details["reply"] == "NOAUTH" and how.password is not None
         if error.code == "STORE_AUTH" and not unheard:
             raise _auth_error(error, how, place) from None
-        if error.code not in ("STORE_NOT_PERMITTED", "STORE_REPLY", "STORE_AUTH"):
+        if error.details["reply"] not in ("NOPERM", "ERR", "NOAUTH"):
             raise
         return await _resp2(link, how, place)
     return Server(
@@ -179,9 +180,14 @@ async def _resp2(link: Link, how: Dial, place: str) -> Server:
     try:
         if how.password is not None:
             await link.send(b"AUTH", *([how.user] if how.user else []), how.password)
-        info = _text(await link.send(b"INFO", b"server"))
     except StoreReplyError as error:
         if error.code in ("STORE_AUTH", "STORE_REPLY"):
+            raise _auth_error(error, how, place) from None
+        raise
+    try:
+        info = _text(await link.send(b"INFO", b"server"))
+    except StoreReplyError as error:
+        if error.code == "STORE_AUTH":
             raise _auth_error(error, how, place) from None
         raise
     fields = dict(re.findall(r"^(\w+):(\S*)\s*$", info, re.MULTILINE))

@@ -195,6 +195,10 @@ class Link(asyncio.Protocol):
         ):
             self._push(reply)
             return
+        if not self._pending and isinstance(reply, StoreReplyError):
+            # Said before it was asked anything: it has no room for us, or does not talk to strangers.
+            self.lose(StoreError(reply.code if reply.code != "STORE_REPLY" else "STORE_UNAVAILABLE", reply.message))
+            return
         pending = self._pending.popleft()
         future = pending[0]
         if future.done():

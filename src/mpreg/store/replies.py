@@ -27,6 +27,7 @@ _CODES = {
     "NOAUTH": "STORE_AUTH",
     "WRONGPASS": "STORE_AUTH",
     "NOPERM": "STORE_NOT_PERMITTED",
+    "DENIED": "STORE_NOT_PERMITTED",
     "MISCONF": "STORE_CANNOT_PERSIST",
     "CROSSSLOT": "STORE_CROSS_SLOT",
     "CLUSTERDOWN": "STORE_CLUSTER_DOWN",
@@ -34,13 +35,14 @@ _CODES = {
     "ASK": "STORE_REDIRECTED",
     "TRYAGAIN": "STORE_REDIRECTED",
 }
+_NO_ROOM = "ERR max number of clients"
 _SCRIPT_MARKS = ("user_script", "script: ", "Error running script", "user_function", "function: ")
 
 
 def reply_error(text: str) -> StoreReplyError:
     # An unknown command is quoted with its arguments, which may be anybody's secret.
     text = text.partition(", with args beginning with")[0][:TEXT_MAX]
-    code = _CODES.get(text.partition(" ")[0])
+    code = "STORE_UNAVAILABLE" if text.startswith(_NO_ROOM) else _CODES.get(text.partition(" ")[0])
     if any(mark in text for mark in _SCRIPT_MARKS):
         # A script is not rolled back: whatever ran before the error stays.
         return StoreReplyError(code or "STORE_SCRIPT_FAILED", text, state_changed=None)

@@ -282,7 +282,10 @@ class ServerLink:
             self._push(push)
 
     def on_lost(self, link: Link, error: StoreError, unsent: list[Pending]) -> None:
-        if link is not self._link:  # lost in its handshake; the dialler tells
+        if link is not self._link:  # lost in its handshake; the dialler waits for what it has asked
+            for future, _ in unsent:
+                if not future.done():
+                    future.set_exception(StoreError(error.code, error.message))
             return
         self._link = None
         self._last_error = error
