@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.node.processes import ROOT, mpreg, serving
+from tests.store.servers import valkey
 
 from mpreg.client import connect
 from mpreg.errors import MpregError
@@ -259,6 +261,56 @@ async def test_a_node_that_is_killed_leaves_no_store_behind(tmp_path: Path) -> N
                 await asyncio.sleep(0.01)  # nothing tells when a process that is not ours ends
     async with serving(tmp_path, "--ws", "0", "--tcp", "off", "--data-dir", "data", "--durability", "always") as again:
         assert again.ready["store"]
+
+
+async def test_a_store_of_a_cluster_or_a_server_that_is_there_already_is_used(tmp_path: Path) -> None:
+    with valkey(tcp=True, password="s3cret") as server:
+        url = f"valkey://:s3cret@127.0.0.1:{server.port}/3"
+        async with serving(tmp_path, "--ws", "0", "--tcp", "off", "--store", url) as served:
+            assert served.ready["store"] == url
+            assert (tmp_path / "ready.json").stat().st_mode & 0o077 == 0, "it has the password"
+            assert await answers(served.ready["store"])
+            code, out, err = await served.stop()
+        assert code == 0
+        assert out.splitlines()[-1] == f"store valkey://127.0.0.1:{server.port}/3"
+        assert "s3cret" not in out + err
+        assert server.running
+        assert not (tmp_path / "mpreg-data").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("valkey://127.0.0.1:1/0", "no connection to 127.0.0.1:1"),
+        ("unix:///nowhere/valkey.sock", "no connection to /nowhere/valkey.sock"),
+        ("valkey://:wr0ng@127.0.0.1:{port}", "refused the password"),
+        ("valkey://127.0.0.1:{port}", "wants a password"),
+        ("valkey://:s3cret@127.0.0.1:{port}/99", "no database 99"),
+        ("valkey+cluster://:s3cret@127.0.0.1:{port}", "no cluster"),
+        ("valky://127.0.0.1", "scheme"),
+    ],
+)
+async def test_a_store_that_can_not_be_used_is_one_clear_line(tmp_path: Path, url: str, says: str) -> None:
+    with valkey(tcp=True, password="s3cret") as server:
+        url = url.format(port=server.port)
+        code, out, err = await mpreg(tmp_path, "serve", "--ws", "0", "--tcp", "0", "--store", url)
+    assert (code, out) == (1, "")
+    (line,) = err.splitlines()
+    assert says in line
+    assert "s3cret" not in line
+    assert "wr0ng" not in line
+
+
+async def test_a_store_whose_server_keeps_dying_ends_the_node_with_the_reason(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--ws", "0", "--tcp", "off", "--data-dir", "data") as served:
+        (manifest,) = (tmp_path / "data" / "store" / "data" / "appendonlydir").glob("*.manifest")
+        manifest.write_text("nonsense\n")
+        for pid in await asyncio.to_thread(children_of, served.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        code, _, err = await served.ended()
+    assert code == 1
+    assert "STORE_DATA_CORRUPT" in err.splitlines()[-1]
+    assert not (tmp_path / "ready.json").exists()
 
 
 async def test_two_nodes_on_one_data_directory_are_refused(tmp_path: Path) -> None:

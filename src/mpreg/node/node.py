@@ -129,6 +129,10 @@ class Node:
     ) -> None:
         await self.stop()
 
+    async def failed(self) -> None:
+        """Raises what has ended for good and can't be done without: the server of the embedded store."""
+        await self._started().failed()
+
     @property
     def listeners(self) -> dict[str, str]:
         """Where the running node can be reached, by scheme: `{"ws": "ws://127.0.0.1:6666", …}`."""

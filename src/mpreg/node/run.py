@@ -47,19 +47,32 @@ async def _serve(node: Node, ready_file: _ReadyFile | None) -> None:
     await node.start()
     try:
         ready = _ready(node)
-        stored = {} if node.store_url is None else {"store": node.store_url}
+        stored = {} if node.store is None else {"store": str(node.store.url)}  # without its password
         for name, url in {**node.listeners, **stored}.items():
             sys.stdout.write(f"{name} {url}\n")
         sys.stdout.flush()
         if ready_file is not None:
             ready_file.write(msgspec.json.encode(ready) + b"\n")
         log.info("%s serves", node.name)
-        await signals.first.wait()
+        await _until(signals, node)
         log.info("%s stops on %s", node.name, signal.Signals(signals.number).name)
     finally:
         if ready_file is not None:
             ready_file.remove()
         await node.stop()
+
+
+async def _until(signals: _Signals, node: Node) -> None:
+    """The first signal, or what the node can't go on without."""
+    told = asyncio.create_task(signals.first.wait())
+    failed = asyncio.create_task(node.failed())
+    try:
+        await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            await failed
+    finally:
+        told.cancel()
+        failed.cancel()
 
 
 class _Signals:

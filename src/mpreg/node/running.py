@@ -40,6 +40,7 @@ class Running:
         self._started: list[Service] = []
         self._listeners: dict[str, Listener] = {}
         self._store_url: str | None = None
+        self._embedded: Embedded | None = None
         self._stack = AsyncExitStack()
 
     @property
@@ -54,7 +55,7 @@ class Running:
 
     @property
     def store_url(self) -> str | None:
-        """For other programs: what `redis-cli -u` or `-s` takes."""
+        """For other programs, with its password if it has one. `redis-cli -s` takes the path of a `unix://` URL."""
         return self._store_url
 
     async def start(self) -> None:
@@ -73,6 +74,12 @@ class Running:
                 "Whoever reaches %s may call every function of this node: it does not ask who they are",
                 ", ".join(self.listeners.values()),
             )
+
+    async def failed(self) -> None:
+        if self._embedded is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self._embedded.wait()
 
     def stop_accepting(self) -> None:
         for listener in self._listeners.values():
@@ -124,9 +131,9 @@ class Running:
         if url == "off":
             return
         if url == "embedded:":
-            embedded = Embedded(self.settings.data_dir, self.settings.durability)
-            await undo.enter_async_context(embedded)
-            url = embedded.url
+            self._embedded = Embedded(self.settings.data_dir, self.settings.durability)
+            await undo.enter_async_context(self._embedded)
+            url = self._embedded.url
         self.store = await connect(url)
         undo.push_async_callback(self.store.close)
         self._store_url = url

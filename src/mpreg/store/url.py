@@ -53,16 +53,20 @@ class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):
         first = self.addresses[0]
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         if isinstance(first, str):
-            return f"unix://{user}{quote(first)}?db={self.database}"
+            return f"unix://{user}{quote(first)}{self._query}"
         scheme = "valkeys" if self.tls else "valkey"
         hosts = ",".join(format_address(address) for address in self.addresses)
         match self.kind:
             case "single":
                 return f"{scheme}://{user}{hosts}/{self.database}"
             case "sentinel":
-                return f"{scheme}+sentinel://{user}{hosts}/{quote(self.service, safe='')}?db={self.database}"
+                return f"{scheme}+sentinel://{user}{hosts}/{quote(self.service, safe='')}{self._query}"
             case "cluster":
                 return f"{scheme}+cluster://{user}{hosts}"
+
+    @property
+    def _query(self) -> str:
+        return f"?db={self.database}" if self.database else ""
 
     def __repr__(self) -> str:
         return f"StoreUrl({str(self)!r})"
