@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from mpreg.errors import MpregError, ProtocolError, RpcError
-from mpreg.wire import error, lifecycle, pubsub, rpc
+from mpreg.wire import error, gossip, lifecycle, pubsub, rpc
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.message import Message, RoleMessage, TypeMessage, WhatMessage, is_supported
 
@@ -28,6 +28,7 @@ FAMILIES: Final[dict[str, tuple[type[Message], ...]]] = {
         rpc.InternalAnswer,
         error.ErrorResponse,
         *pubsub.MESSAGES,
+        gossip.Gossip,
     ),
     "type": (),
     "what": (lifecycle.Hello, lifecycle.Goodbye),
