@@ -6,11 +6,7 @@ find its text, so that a changed file fails loudly.
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
-
-import pytest
 
 HERE = Path(__file__).resolve().parent
 PRINTED = HERE / "printed"
@@ -23,14 +19,3 @@ def printed(name: str, *replacements: tuple[str, str]) -> str:
         assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
         text = text.replace(old, new)
     return text
-
-
-def program(name: str, how: str, *, required: bool) -> str:
-    """Its path; skips the test where it is not installed, unless the machine is one that must have it."""
-    found = shutil.which(name)
-    if found is None:
-        reason = f"{name} is not installed: {how}"
-        if required and os.environ.get("MPREG_REQUIRE_NODE") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.served import Served
-from tests.interop.printed_clients import NOTE_URL, printed, program
+from tests.interop.printed_clients import NOTE_URL, printed
+from tests.programs import program
 
 GOPATH = Path("/usr/share/gocode")
 LIBRARY = GOPATH / "src/github.com/gorilla/websocket"

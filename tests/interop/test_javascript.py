@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.conformance.served import Served
-from tests.interop.printed_clients import HERE, NOTE_URL, printed, program
+from tests.interop.printed_clients import HERE, NOTE_URL, printed
+from tests.programs import program
 
 INSTALL_S = 100
 RUN_S = 30
@@ -21,9 +22,9 @@ CLASS = "// Usage example"
 @pytest.fixture(scope="session")
 def node() -> str:
     """Node.js, with `ws` installed beside these tests if it is not there yet."""
-    found = program("node", "apt-get install nodejs npm", required=True)
+    found = program("node", "apt-get install nodejs npm")
     if not (HERE / "node_modules" / "ws" / "package.json").exists():
-        npm = program("npm", "apt-get install npm", required=True)
+        npm = program("npm", "apt-get install npm")
         subprocess.run(
             [npm, "install", "--no-save", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"],
             cwd=HERE,

@@ -28,6 +28,7 @@ from threading import Event
 from typing import Any
 
 import hiredis
+from tests.programs import program
 
 from mpreg.store import embedded_launch
 from mpreg.store.embedded_binary import find_binary, wheel_binary
@@ -452,8 +453,7 @@ def _server(
 
 
 def system_redis() -> str:
-    path = shutil.which(REDIS7)
-    assert path is not None, "these tests need the system's redis-server 7: install the Debian package redis-server"
+    path = program(REDIS7, "apt-get install redis-server")
     assert find_binary(path).name == "redis"
     return path
 
