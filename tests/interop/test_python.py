@@ -8,7 +8,7 @@ import io
 import time
 import types
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
@@ -57,16 +57,32 @@ async def test_it_needs_no_token(served: Served) -> None:
 
 
 async def test_its_example_calls_as_printed(served: Served) -> None:
-    """Up to the minute for which it sleeps at its end."""
+    """Up to the minute for which it sleeps at its end. It never closes, and it awaits a callback that is not async."""
     example = module(served.listeners["ws"])
     slept = asyncio.Event()
+    clients: list[Any] = []
+    tasks: list[asyncio.Task[Any]] = []
 
     async def sleep(_seconds: float) -> None:
         slept.set()
 
-    example.__dict__["asyncio"] = types.SimpleNamespace(sleep=sleep, create_task=asyncio.create_task)
+    def create_task(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        tasks.append(asyncio.create_task(work))
+        return tasks[-1]
+
+    class Client(example.MPREGClient):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            clients.append(self)
+
+    example.__dict__.update(asyncio=types.SimpleNamespace(sleep=sleep, create_task=create_task), MPREGClient=Client)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         await example.main()
+        for client in clients:
+            await client.websocket.close()
+        problems = await asyncio.gather(*tasks, return_exceptions=True)
     assert slept.is_set()
     assert "Fibonacci(10) = 55" in output.getvalue()
+    assert len(clients) == len(tasks) == 1
+    assert all(problem is None or isinstance(problem, TypeError) for problem in problems)
