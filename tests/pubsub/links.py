@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mpreg.errors import MpregError
+from mpreg.errors import MpregError, ResourceError
 from mpreg.pubsub import PubSubLimits, PubSubService
 from mpreg.transport import Peer as LinkPeer
 from mpreg.transport.session import Session
@@ -43,6 +43,8 @@ class FakeLink:
     def send(self, message: bytes, encoding: Encoding) -> None:
         if self.closed:
             return
+        if len(message) > self.limits.message_bytes_max:
+            raise ResourceError("RESOURCE_MESSAGE_TOO_LARGE", "too large for this link")
         self.frames.append((message, encoding))
         if not self.reads:
             self.waiting += len(message)

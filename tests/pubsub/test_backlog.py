@@ -11,8 +11,9 @@ from msgspec import Raw
 from tests.pubsub import oracle
 from tests.pubsub.links import Clock, Peer, new_service
 
+from mpreg.errors import PubSubError
 from mpreg.pubsub import PubSubLimits, parse_pattern
-from mpreg.pubsub.backlog import OVERHEAD_BYTES, Backlog
+from mpreg.pubsub.backlog import OVERHEAD_BYTES, SCANNED_MAX, Backlog
 from mpreg.pubsub.message import Published
 from mpreg.pubsub.patterns import Levels
 from mpreg.wire.encoding import Encoding
@@ -71,7 +72,10 @@ def test_the_oldest_go_when_their_time_is_over() -> None:
     }
 
 
-def test_all_that_is_found_matches_and_is_in_order() -> None:
+@pytest.mark.parametrize("scanned", [0, 50, SCANNED_MAX])
+def test_all_that_is_found_matches_and_is_in_order(scanned: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the index, or by a look at the newest messages where these are few."""
+    monkeypatch.setattr("mpreg.pubsub.backlog.SCANNED_MAX", scanned)
     random_ = random.Random(1)
     backlog = Backlog(PubSubLimits(backlog_messages_max=500))
     topics: dict[int, str] = {}
@@ -105,6 +109,28 @@ def test_a_subscribe_looks_only_at_topics_that_match() -> None:
     before = Counting.looked_up
     assert places(backlog, "orders.*") == [10_001]
     assert Counting.looked_up - before == 1
+
+
+def test_who_comes_back_after_a_moment_looks_only_at_what_came_meanwhile() -> None:
+    backlog = Backlog(PubSubLimits())
+    backlog.add(published(seq, f"{seq}.x") for seq in range(1, 10_001))
+    before = backlog._trie.visits
+    assert places(backlog, "*.x", after=9_990) == list(range(9_991, 10_001))
+    assert places(backlog, "#", after=9_990) == list(range(9_991, 10_001))
+    assert backlog._trie.visits == before
+
+
+@pytest.mark.parametrize("messages", [1_000, 3_000])
+def test_patterns_that_reach_too_many_topics_are_refused(messages: int) -> None:
+    """A node that looks for long delivers nothing meanwhile."""
+    backlog = Backlog(PubSubLimits(backlog_visits_max=2_000))
+    backlog.add(published(seq, f"{seq}.x") for seq in range(1, messages + 1))
+    patterns = [levels_of(f"#.{number}.#.x.#") for number in range(50)]
+    with pytest.raises(PubSubError) as refused:
+        backlog.matching(patterns, 0)
+    assert refused.value.code == "PUBSUB_LIMIT"
+    assert refused.value.details == {"field": "get_backlog", "limit": 2_000}
+    assert len(backlog.matching([levels_of("#")], 0)) == messages
 
 
 def test_an_empty_backlog_is_a_new_one() -> None:
@@ -216,6 +242,31 @@ async def test_a_subscriber_that_comes_back_gets_what_it_missed() -> None:
     service._delivery.flush()
     assert first.topics("s") == ["a.1", "a.2"]
     assert second.topics("s") == ["a.3", "a.4", "a.5"]
+    service.close()
+
+
+async def test_a_connection_that_reads_no_backlog_can_not_ask_for_ever_more() -> None:
+    service = new_service(written_bytes_max=1, replayed_messages_max=250)
+    publisher, late, other = Peer(service), Peer(service), Peer(service)
+    publisher.publish_payloads("a", *("x" * 1_000 for _ in range(200)))
+    late.link.reads = False
+    late.subscribe("s1", "a", get_backlog=True)
+    with pytest.raises(PubSubError) as refused:
+        late.subscribe("s2", "a", get_backlog=True)
+    assert refused.value.code == "PUBSUB_LIMIT"
+    assert refused.value.retryable
+    late.subscribe("s2", "a")
+    other.subscribe("s3", "a", get_backlog=True)
+    late.link.reads = True
+    late.link.read_all()
+    service._delivery.pump()
+    late.subscribe("s4", "a", get_backlog=True)
+    assert [len(late.got(id)) for id in ("s1", "s2", "s4")] == [200, 0, 200]
+    late.link.reads = False
+    late.link.waiting = 10
+    late.subscribe("s5", "a", get_backlog=True)
+    late.unsubscribe("s5")
+    assert service._loads[late.session].replayed == 0
     service.close()
 
 

@@ -133,6 +133,39 @@ async def test_a_payload_without_an_encoding_is_left_out_for_those_only_who_need
     service.close()
 
 
+async def test_headers_without_an_encoding_are_left_out_for_those_only_who_need_it() -> None:
+    """MessagePack has extensions and keys that JSON has not; JSON has numbers that are too large for MessagePack."""
+    service = new_service()
+    peers = {encoding: Peer(service, encoding) for encoding in Encoding}
+    for encoding, peer in peers.items():
+        peer.subscribe(encoding.value, "a", batch=True)
+    peers[Encoding.MSGPACK].publish("a", payload=1, headers={"x": msgspec.msgpack.Ext(5, b"x")})
+    peers[Encoding.MSGPACK].publish("a", payload=2, headers={"x": {(1, 2): 3}})
+    peers[Encoding.JSON].publish("a", payload=3, headers={"x": 10**30})
+    peers[Encoding.JSON].publish("a", payload=4, headers={"x": "y"})
+    service._delivery.flush()
+    assert peers[Encoding.JSON].payloads("json") == [3, 4]
+    assert peers[Encoding.MSGPACK].payloads("msgpack") == [1, 2, 4]
+    report = service.report()
+    assert (report["messages_delivered"], report["messages_dropped"]) == (5, 3)
+    service.close()
+
+
+async def test_a_message_that_is_too_large_for_a_link_is_lost_alone() -> None:
+    """A payload of bytes grows by a third in JSON."""
+    service = new_service()
+    peer = Peer(service, Encoding.MSGPACK, Limits(message_bytes_max=100_000))
+    peer.subscribe("s", "a", batch=True)
+    for payload in (1, b"x" * 110_000, 2):
+        peer.publish("a", payload=payload)
+    service._delivery.flush()
+    late = Peer(service, Encoding.MSGPACK, Limits(message_bytes_max=100_000))
+    late.subscribe("late", "a", batch=True, get_backlog=True)
+    assert peer.payloads("s") == late.payloads("late") == [1, 2]
+    assert service.report()["messages_dropped"] == 2
+    service.close()
+
+
 async def test_nobody_waits_for_a_subscriber_that_does_not_read() -> None:
     service = new_service(written_bytes_max=1_000)
     slow, quick = Peer(service), Peer(service)

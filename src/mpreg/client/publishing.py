@@ -49,14 +49,31 @@ class Publishing:
         self._parts: list[bytes] = []
         self._size = 0
         self._scheduled = False
+        self._is_ahead = False
+        """The node is behind with reading."""
+        self._queueing = 0
+        self._turn = asyncio.Lock()
+        """Publishers that wait for the node go on in the order in which they came."""
 
     async def publish(self, topic: str, payload: Any, headers: Mapping[str, Any] | None, reply_to: str | None) -> None:
         """Hand one message to the connection. Waits only while the node is far behind with reading."""
+        if not self._is_ahead and not self._queueing:
+            self._hand_over(topic, payload, headers, reply_to)
+            return
+        self._queueing += 1
+        try:
+            async with self._turn:
+                await self._drained()
+                self._hand_over(topic, payload, headers, reply_to)
+        finally:
+            self._queueing -= 1
+
+    def _hand_over(self, topic: str, payload: Any, headers: Mapping[str, Any] | None, reply_to: str | None) -> None:
+        if topic not in self._topics:
+            self.check(topic)
         connection = self._exchange.current
         if connection is None:
             raise TransportError("TRANSPORT_CONNECTION_LOST", "There is no connection to a node at the moment")
-        if topic not in self._topics:
-            self._check(topic)
         if headers is None and reply_to is None:
             message = PubSubMessage(topic=topic, payload=payload)
         else:
@@ -65,12 +82,12 @@ class Publishing:
             data = self._encode(message)
         except (TypeError, ValueError, OverflowError, RecursionError) as problem:
             raise _unencodable(problem) from None
+        if len(data) >= BATCH_BYTES:  # alone, so that its failure is its own
+            self.flush()
         self._parts.append(data)
         self._size += len(data)
         if self._size >= BATCH_BYTES or len(self._parts) >= BATCH_MESSAGES_MAX:
             self.flush()
-            if connection.link.waiting > AHEAD_BYTES:
-                await self._drained()
         elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._end_turn)
@@ -80,8 +97,7 @@ class Publishing:
     ) -> None:
         """Publish once, and return when a node has it. When the connection breaks before its acknowledgement came, the
         message is sent again; the node knows it by its id (R-P6)."""
-        if topic not in self._topics:
-            self._check(topic)
+        self.check(topic)
         message = self._message(topic, payload, headers, reply_to)
         message.publisher = self._publisher
         message.message_id = f"{self._token}-{self._next_id()}"
@@ -109,7 +125,8 @@ class Publishing:
             return
 
     def flush(self) -> None:
-        """Send what was published in this turn."""
+        """Send what was published in this turn. Raises `RESOURCE_MESSAGE_TOO_LARGE` for a large message, which is
+        never sent with others."""
         parts = self._parts
         if not parts:
             return
@@ -122,6 +139,7 @@ class Publishing:
         connection = self._exchange.current
         if connection is not None:
             connection.link.send(data, self._encoding)
+            self._is_ahead = connection.link.waiting > AHEAD_BYTES
 
     def _end_turn(self) -> None:
         self._scheduled = False
@@ -132,6 +150,7 @@ class Publishing:
         await asyncio.sleep(0)
         while (connection := self._exchange.current) is not None and connection.link.waiting > AHEAD_BYTES:
             await asyncio.sleep(DRAIN_S)
+        self._is_ahead = False
 
     def _message(
         self, topic: str, payload: Any, headers: Mapping[str, Any] | None, reply_to: str | None
@@ -145,7 +164,10 @@ class Publishing:
             reply_to=UNSET if reply_to is None else reply_to,
         )
 
-    def _check(self, topic: str) -> None:
+    def check(self, topic: str) -> None:
+        """Raises `PUBSUB_INVALID_TOPIC`."""
+        if topic in self._topics:
+            return
         split_topic(topic)
         if len(self._topics) >= TOPICS_KNOWN_MAX:
             self._topics.clear()

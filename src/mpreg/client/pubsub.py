@@ -26,7 +26,9 @@ M = TypeVar("M", bound=WireMessage)
 
 QUERIES_MAX: Final = 10_000
 """Questions that wait for their answer."""
-_PASSING: Final = frozenset({"TRANSPORT_CONNECTION_LOST", "RESOURCE_SHUTTING_DOWN"})
+AGAIN_S: Final = 1.0
+"""After a subscribe that may succeed later, on the same connection."""
+_PASSING: Final = frozenset({"TRANSPORT_CONNECTION_LOST", "TRANSPORT_CLOSED", "RESOURCE_SHUTTING_DOWN"})
 """The connection ends, and after the next one there is another attempt."""
 
 
@@ -48,8 +50,11 @@ class PubSub:
         self._token = secrets.token_hex(6)
         self._next = itertools.count(1).__next__
         self._publishing = Publishing(exchange, client.new_u, self._token, encoding)
-        self._subscriptions: dict[str, Subscription[Any]] = {}
-        self._answers: asyncio.Task[Any] | None = None
+        self._heard: dict[str, Subscription[Any]] = {}
+        """By the id of this connection."""
+        self._kept: dict[Subscription[Any], None] = {}
+        """Those that begin again after a reconnect."""
+        self._answers: asyncio.Task[Subscription[Any]] | None = None
         self._queries: dict[str, asyncio.Future[Message[Any]]] = {}
         exchange.handlers[PubSubNotification] = self._notified
 
@@ -103,6 +108,7 @@ class PubSub:
         timeout_s = self._timeout_s if timeout is None else timeout
         if len(self._queries) >= QUERIES_MAX:
             raise ResourceError("RESOURCE_EXHAUSTED", f"{QUERIES_MAX} questions wait for answers", limit=QUERIES_MAX)
+        self._publishing.check(topic)
         here = f"_reply.{self._token}"
         reply_to = f"{here}.{self._next()}"
         future: asyncio.Future[Message[Any]] = asyncio.get_running_loop().create_future()
@@ -129,62 +135,72 @@ class PubSub:
 
     async def _hear_answers(self, pattern: str) -> None:
         """One subscription for all questions, begun by the first."""
-        if self._answers is None:
+        if self._answers is None or (self._answers.done() and self._answers.result().error is not None):
             answers = self.subscribe((pattern,), callback=self._answered)
             self._answers = asyncio.create_task(answers.begun(), name="mpreg-answers")
         begun = self._answers
         try:
             await asyncio.shield(begun)
-        except MpregError:
-            if self._answers is begun:
+        except BaseException:
+            if self._answers is begun and begun.done():
                 self._answers = None
             raise
 
     # For subscriptions.
 
     async def begin(self, subscription: Subscription[Any]) -> None:
-        self._subscriptions.pop(subscription.wire_id, None)
+        self._heard.pop(subscription.wire_id, None)
         wire_id = f"{self._token}-{self._next()}"
         request = PubSubSubscribe(subscription=subscription.request(wire_id), u=self._client.new_u(), ack=True)
-        self._subscriptions[wire_id] = subscription
+        self._heard[wire_id] = subscription
         try:
             subscription.acknowledged(await self._client.ask(request, PubSubAck))
         except BaseException as error:
-            known = self._subscriptions.pop(wire_id, None)
+            known = self._heard.pop(wire_id, None)
             if known is not None and isinstance(error, asyncio.CancelledError | TimedOut):
                 self._unsubscribe(wire_id)  # the node may have it
             raise
+        if not subscription.is_closed:
+            self._kept[subscription] = None
 
     def finish(self, subscription: Subscription[Any]) -> None:
-        if self._subscriptions.pop(subscription.wire_id, None) is not None:
+        self._kept.pop(subscription, None)
+        if self._heard.pop(subscription.wire_id, None) is not None:
             self._unsubscribe(subscription.wire_id)
 
     # What the connection tells.
 
     async def reconnected(self) -> None:
         """All subscriptions again, each from where it was."""
-        for subscription in list(self._subscriptions.values()):
-            if not subscription.is_begun:
-                continue
+        await asyncio.gather(*map(self._begin_again, list(self._kept)))
+
+    async def _begin_again(self, subscription: Subscription[Any]) -> None:
+        while not subscription.is_closed:
             try:
                 await self.begin(subscription)
             except MpregError as error:
-                if error.code in _PASSING and not subscription.is_closed:
-                    self._subscriptions[subscription.wire_id] = subscription
-                else:
+                if error.code in _PASSING or subscription.is_closed:
+                    return
+                if not error.retryable:
                     log.warning("%s can't go on: %s", subscription, error)
+                    self._kept.pop(subscription, None)
                     subscription.fail(error)
+                    return
+                log.warning("%s does not go on yet: %s", subscription, error)
+            else:
+                return
+            await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:
         self._publishing.flush()
         if self._answers is not None and not self._answers.done():
             self._answers.cancel()
             await asyncio.wait([self._answers])
-        for subscription in list(self._subscriptions.values()):
+        for subscription in {*self._kept, *self._heard.values()}:
             await subscription.close()
 
     def _notified(self, notification: PubSubNotification, encoding: Encoding) -> None:
-        subscription = self._subscriptions.get(notification.subscription_id)
+        subscription = self._heard.get(notification.subscription_id)
         if subscription is not None:
             subscription.take(notification, encoding)
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mpreg.errors import MpregError, PubSubError
 from mpreg.wire.encoding import Encoding
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BUFFER_MAX: Final = 65_536
+ORIGINS_MAX: Final = 1_024
+"""Runs of nodes whose positions are remembered; the first heard of go first."""
 OnFull = Literal["drop_oldest", "fail"]
 OnSlow = Literal["disconnect", "drop_oldest"]
 Callback = Callable[[Message[T]], Awaitable[None] | None]
@@ -81,10 +83,12 @@ class Subscription(Generic[T]):
         self._on_full = on_full
         self._on_slow = on_slow
         self._positions: dict[str, int] = {}
+        self._asked_at: float | None = None
         self._decoders = {encoding: decoder(payload_type, encoding) for encoding in Encoding}
         self._buffer: deque[Message[T]] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._error: MpregError | None = None
+        self.error: MpregError | None = None
+        """Why it can't go on, if so; the iteration raises it."""
         self._callback: Callback[T] | None = None
         self._task: asyncio.Task[None] | None = None
         self._awaited = callback
@@ -105,6 +109,11 @@ class Subscription(Generic[T]):
         return self.begun().__await__()
 
     async def begun(self) -> Self:
+        """Begin, unless it has."""
+        if self.is_closed:
+            raise PubSubError("PUBSUB_INVALID_SUBSCRIPTION", f"{self} is closed; make another one")
+        if self.is_begun:
+            return self
         await self._owner.begin(self)
         self.is_begun = True
         if self._awaited is not None:
@@ -133,7 +142,8 @@ class Subscription(Generic[T]):
             yield found
 
     async def close(self) -> None:
-        """Unsubscribe. What is buffered can still be read; then the iteration ends."""
+        """Unsubscribe. What is buffered can still be read; then the iteration ends. An async callback that runs is
+        cancelled."""
         if not self.is_closed:
             self.is_closed = True
             self._owner.finish(self)
@@ -152,12 +162,18 @@ class Subscription(Generic[T]):
     def request(self, wire_id: str) -> PubSubSubscription:
         """What to ask the node for: everything from now on, or from where the last connection ended."""
         self.wire_id = wire_id
+        now = asyncio.get_running_loop().time()
+        if self._asked_at is None:
+            self._asked_at = now
         wants_backlog = bool(self._positions) or self._backlog_s is not None
+        backlog_s: float | UnsetType = UNSET
+        if self._backlog_s is not None and not self._positions:  # nothing came yet: from where it was to begin
+            backlog_s = self._backlog_s + now - self._asked_at
         return PubSubSubscription(
             subscription_id=wire_id,
             patterns=tuple(PubSubPattern(pattern, self._exact) for pattern in self.patterns),
             get_backlog=wants_backlog,
-            backlog_seconds=UNSET if self._positions or self._backlog_s is None else self._backlog_s,
+            backlog_seconds=backlog_s,
             after=self._positions or UNSET,
             batch=True,
             on_slow=self._on_slow,
@@ -166,7 +182,7 @@ class Subscription(Generic[T]):
     def acknowledged(self, ack: PubSubAck) -> None:
         if ack.gap is True:
             self.gaps += 1
-            log.warning("%s: some messages between two connections are lost", self)
+            log.warning("%s: the backlog does not reach back to the last connection; messages may be lost", self)
         if not self._positions and self._backlog_s is None and ack.positions is not UNSET:
             self._positions = ack.positions
 
@@ -186,6 +202,8 @@ class Subscription(Generic[T]):
             mark_backlog(messages)
         if notification.positions is not UNSET:
             self._positions.update(notification.positions)
+            while len(self._positions) > ORIGINS_MAX:
+                del self._positions[next(iter(self._positions))]
         if self._callback is not None:
             self._call_now(messages)
             return
@@ -196,7 +214,7 @@ class Subscription(Generic[T]):
 
     def fail(self, error: MpregError) -> None:
         """It can't go on: the iteration raises this after what is buffered."""
-        self._error = error
+        self.error = error
         self._wake()
 
     def __repr__(self) -> str:
@@ -204,8 +222,8 @@ class Subscription(Generic[T]):
 
     async def _wait(self) -> None:
         """For a message. Raises why none will come."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         if self.is_closed:
             raise StopAsyncIteration
         waiter = self._waiter
@@ -244,12 +262,22 @@ class Subscription(Generic[T]):
         assert callback is not None
         for message in messages:
             try:
-                callback(message)
+                returned = callback(message)
+                if returned is not None and inspect.iscoroutine(returned):
+                    returned.close()
+                    raise TypeError("the callback returned a coroutine: make it `async def`")
             except Exception:  # noqa: BLE001  # whatever the program's function does, the next message is for it too
                 self._log_failure(message)
 
     async def _call(self, callback: Callback[T]) -> None:
-        async for message in self:
+        while True:
+            try:
+                message = await anext(self)
+            except StopAsyncIteration:
+                return
+            except MpregError as error:
+                log.error("%s has ended: %s", self, error)
+                return
             try:
                 awaited = callback(message)
                 if awaited is not None:

@@ -57,7 +57,7 @@ class Upkeep:
             since = loop.time()
             self._exchange.use(connection)
             if self._first.done():
-                await self._tell_reconnected()
+                await self._tell_reconnected(connection)
             else:
                 self._first.set_result(None)
             await connection.gone.wait()
@@ -101,9 +101,20 @@ class Upkeep:
                 return connections[0]
         raise AssertionError("there is at least one source")
 
-    async def _tell_reconnected(self) -> None:
+    async def _tell_reconnected(self, connection: Connection) -> None:
+        """As long as the connection is there: what waits for the next one must not keep us from making it."""
+        telling = asyncio.create_task(self._tell_all(), name="mpreg-reconnected")
+        gone = asyncio.create_task(connection.gone.wait())
+        try:
+            await asyncio.wait({telling, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            telling.cancel()
+            gone.cancel()
+            await asyncio.wait({telling, gone})
+
+    async def _tell_all(self) -> None:
         for tell in self.on_reconnected:
             try:
                 await tell()
-            except MpregError as error:
-                log.warning("After a reconnect: %s", error)
+            except Exception:
+                log.exception("What was to be done after a reconnect has failed")

@@ -12,13 +12,19 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final
 
+from mpreg.errors import PubSubError
 from mpreg.pubsub.limits import PubSubLimits
 from mpreg.pubsub.message import Published
-from mpreg.pubsub.patterns import Levels
-from mpreg.pubsub.topic_trie import TopicTrie
+from mpreg.pubsub.patterns import MANY, Levels
+from mpreg.pubsub.topic_trie import TooFar, TopicTrie
+from mpreg.pubsub.trie import PatternTrie
 
 OVERHEAD_BYTES: Final = 700
 """What a kept message takes in memory besides its bytes; measured with one message a topic, rounded up."""
+
+SCANNED_MAX: Final = 2_000
+"""So few messages are looked through as they are: who comes back after a moment need not search all topics, which is
+what everybody does at once when a node was unreachable for a moment."""
 
 _SEQ = attrgetter("seq")
 
@@ -30,6 +36,7 @@ class Backlog:
         self._window_s = limits.backlog_window_s
         self._messages_max = limits.backlog_messages_max
         self._bytes_max = limits.backlog_bytes_max
+        self._visits_max = limits.backlog_visits_max
         self._all: deque[Published] = deque()
         self._by_topic: dict[str, _OfTopic] = {}
         self._trie = TopicTrie[_OfTopic]()
@@ -76,8 +83,34 @@ class Backlog:
             self.expired += 1
 
     def matching(self, patterns: Iterable[Levels], since: float, after: int = 0) -> list[Published]:
-        """What came at `since` or later, is newer than place `after`, and matches any of the patterns; in order."""
-        topics = {id(found): found for pattern in patterns for found in self._trie.matching(pattern)}
+        """What came at `since` or later, is newer than place `after`, and matches any of the patterns; in order.
+
+        Raises `PUBSUB_LIMIT` for patterns that reach too many topics to be looked for in one turn of the event loop.
+        """
+        wanted = tuple(patterns)
+        if (MANY,) in wanted:
+            return self._newest(since, after, len(self._all))
+        newest = self._newest(since, after, SCANNED_MAX + 1)
+        if len(newest) <= SCANNED_MAX:
+            return self._those_matching(newest, wanted)
+        return self._by_index(wanted, since, after)
+
+    def _newest(self, since: float, after: int, most: int) -> list[Published]:
+        """The last messages, in order, at most so many."""
+        found: list[Published] = []
+        for published in reversed(self._all):
+            if published.at < since or published.seq <= after or len(found) >= most:
+                break
+            found.append(published)
+        found.reverse()
+        return found
+
+    def _by_index(self, patterns: tuple[Levels, ...], since: float, after: int) -> list[Published]:
+        until_visit = self._trie.visits + self._visits_max
+        try:
+            topics = {id(found): found for pattern in patterns for found in self._trie.matching(pattern, until_visit)}
+        except TooFar:
+            raise self._too_far() from None
         chosen: list[Published] = []
         for found in topics.values():
             newest_first: list[Published] = []
@@ -89,6 +122,31 @@ class Backlog:
         if len(topics) > 1:
             chosen.sort(key=_SEQ)
         return chosen
+
+    def _those_matching(self, messages: list[Published], patterns: tuple[Levels, ...]) -> list[Published]:
+        trie = PatternTrie[bool]()
+        for pattern in patterns:
+            trie.add(pattern, True)
+        known: dict[str, bool] = {}
+        chosen: list[Published] = []
+        for published in messages:
+            topic = published.message.topic
+            matches = known.get(topic)
+            if matches is None:
+                matches = known[topic] = bool(trie.match(topic, topic.split(".")))
+                if trie.steps > self._visits_max:
+                    raise self._too_far()
+            if matches:
+                chosen.append(published)
+        return chosen
+
+    def _too_far(self) -> PubSubError:
+        return PubSubError(
+            "PUBSUB_LIMIT",
+            "The patterns reach too many topics of the backlog; ask for less of it, or by fewer patterns",
+            field="get_backlog",
+            limit=self._visits_max,
+        )
 
     def stats(self, now: float) -> dict[str, Any]:
         """The note's `backlog_stats`, and what was dropped."""

@@ -53,7 +53,7 @@ class Delivery:
             groups[id(targets)] = _Group(targets, Run(self._origin, [published], published.size))
             return
         run = group.open
-        if run.size >= RUN_BYTES:
+        if run.size >= RUN_BYTES or published.size >= RUN_BYTES:  # a large one is alone, so it is lost alone
             run = group.open = Run(self._origin, [])
             group.runs.append(run)
         run.messages.append(published)

@@ -25,6 +25,11 @@ class PubSubLimits(msgspec.Struct, frozen=True, kw_only=True):
     """R-P4; 0 keeps no backlog."""
     backlog_messages_max: Annotated[int, Meta(ge=0)] = 100_000
     backlog_bytes_max: Annotated[int, Meta(ge=0)] = 64 * MB
+    backlog_visits_max: Positive = 500_000
+    """Topics and levels that one subscribe may look at to find its backlog, about a microsecond each."""
+    replayed_messages_max: Positive = 1_000_000
+    """Of the backlog, that one connection has asked for and not read yet; past it the next subscribe that asks for a
+    backlog is refused."""
     publishers_max: Positive = 1_024
     """Publishers whose recent message ids are known, so that a message sent again is published once."""
     ids_per_publisher_max: Positive = 4_096

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from mpreg.errors import MpregError
 from mpreg.wire import codec
@@ -28,13 +29,15 @@ class Published(msgspec.Struct, gc=False):
     transcoded: PubSubMessage | None = None
 
     def in_encoding(self, encoding: Encoding) -> PubSubMessage | None:
-        """Transcoded at most once, however many subscribers want it. None if the payload has no such encoding: a
-        MessagePack map may have keys that JSON can't have."""
+        """Transcoded at most once, however many subscribers want it. None if payload or headers have no such encoding:
+        a MessagePack map may have keys that JSON can't have, a JSON number may be too large for MessagePack."""
         if encoding is self.encoding:
             return self.message
         if self.transcoded is None:
             try:
                 payload = codec.transcode(self.message.payload, self.encoding, encoding)
+                if self.message.headers is not UNSET:
+                    codec.encode_value(self.message.headers, encoding)
             except MpregError:
                 return None
             self.transcoded = msgspec.structs.replace(self.message, payload=payload)

@@ -30,12 +30,15 @@ class Receiver(Protocol):
 
 
 class Load:
-    """Bytes that wait for one connection, in all its outboxes."""
+    """What waits for one connection, in all its outboxes."""
 
-    __slots__ = ("bytes",)
+    __slots__ = ("bytes", "replayed")
 
     def __init__(self) -> None:
         self.bytes = 0
+        """Of live messages."""
+        self.replayed = 0
+        """Messages of the backlog."""
 
 
 class Outbox:
@@ -85,6 +88,7 @@ class Outbox:
     def replay(self, runs: Iterable[Run]) -> None:
         """What was published before the subscription began, before anything else."""
         self._backlog.extend(runs)
+        self._load.replayed += sum(map(len, self._backlog))
         self._slow.add(self)
         self.pump()
 
@@ -93,7 +97,9 @@ class Outbox:
         progress = False
         while self._link.waiting <= self._written_max and not self._ended:
             if self._backlog:
-                self._write(self._backlog.popleft())
+                run = self._backlog.popleft()
+                self._load.replayed -= len(run)
+                self._write(run)
                 progress = True
             elif self._waiting:
                 run = self._waiting.popleft()
@@ -108,6 +114,7 @@ class Outbox:
     def end(self) -> None:
         self._ended = True
         self._forget(self._waiting_messages, self._waiting_bytes)
+        self._load.replayed -= sum(map(len, self._backlog))
         self._backlog.clear()
         self._waiting.clear()
         self._slow.discard(self)
@@ -121,10 +128,12 @@ class Outbox:
                 for body in run.bodies(encoding):
                     self._sent += 1
                     self._link.send(frames.single(encoding, prefix, self._sent, body), encoding)
-        except MpregError:  # a message over the limit of this link
+        except MpregError:  # a message over the limit of this link, which is alone in its run
             self._statistics.messages_dropped += len(run.messages)
         else:
-            self._statistics.messages_delivered += len(run.messages)
+            left_out = run.left_out(encoding)
+            self._statistics.messages_dropped += left_out
+            self._statistics.messages_delivered += len(run.messages) - left_out
 
     def _hold(self, run: Run) -> None:
         self._waiting.append(run)

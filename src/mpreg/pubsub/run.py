@@ -18,13 +18,14 @@ behind its header and joins it with others in one write."""
 
 
 class Run:
-    __slots__ = ("_bodies", "_tails", "backlog", "messages", "origin", "size")
+    __slots__ = ("_bodies", "_left_out", "_tails", "backlog", "messages", "origin", "size")
 
     def __init__(self, origin: str, messages: list[Published], size: int = 0, *, backlog: bool = False) -> None:
         self.origin = origin
         self.messages = messages
         self.size = size
         self.backlog = backlog
+        self._left_out: dict[Encoding, int] = {}
         self._tails: dict[Encoding, bytes] = {}
         self._bodies: dict[Encoding, list[bytes]] = {}
 
@@ -49,10 +50,18 @@ class Run:
 
     def without(self, count: int) -> Run:
         """The run but for its first messages."""
-        return next(runs_of(self.origin, self.messages[count:], run_bytes=self.size, backlog=self.backlog))
+        rest = self.messages[count:]
+        return Run(self.origin, rest, sum(published.size for published in rest), backlog=self.backlog)
+
+    def left_out(self, encoding: Encoding) -> int:
+        """How many messages have no such encoding; known once it was encoded."""
+        return self._left_out.get(encoding, 0)
 
     def _encodable(self, encoding: Encoding) -> list[PubSubMessage]:
-        return [message for each in self.messages if (message := each.in_encoding(encoding)) is not None]
+        found = [message for each in self.messages if (message := each.in_encoding(encoding)) is not None]
+        if len(found) < len(self.messages):
+            self._left_out[encoding] = len(self.messages) - len(found)
+        return found
 
 
 def runs_of(
@@ -61,6 +70,9 @@ def runs_of(
     chosen: list[Published] = []
     size = 0
     for published in messages:
+        if published.size >= run_bytes and chosen:
+            yield Run(origin, chosen, size, backlog=backlog)
+            chosen, size = [], 0
         chosen.append(published)
         size += published.size
         if size >= run_bytes:

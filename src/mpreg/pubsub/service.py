@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from mpreg.errors import ProtocolError, PubSubError
 from mpreg.pubsub.backlog import Backlog
@@ -78,9 +78,6 @@ class PubSubService:
 
     def publish_message(self, session: Session, request: PubSubPublish, encoding: Encoding) -> None:
         messages = _messages_of(request)
-        if encoding is Encoding.JSON:
-            for at, message in enumerate(messages):
-                _check_text(message.payload, at, request.messages is not UNSET)
         before = self._publishing.bytes
         duplicates = self._publish(messages, encoding)
         self._turns.took(session.link, self._publishing.bytes - before)
@@ -95,6 +92,8 @@ class PubSubService:
         patterns = patterns_of(asked, self._limits)
         backlog_s = backlog_seconds_of(asked, self._limits)
         load = self._loads.get(session) or Load()
+        runs = [] if backlog_s is None else list(self._replay(patterns, backlog_s, asked))
+        self._check_replay(load, runs)
         outbox = Outbox(
             session.link,
             load,
@@ -113,11 +112,9 @@ class PubSubService:
             gap = self._has_gap(asked) or UNSET
             ack = PubSubAck(operation_id=asked.subscription_id, u=request.u, positions=positions, gap=gap)
             session.send(ack, encoding)
-        if backlog_s is not None:
-            runs = list(self._replay(patterns, backlog_s, asked))
-            if runs:
-                outbox.replay(runs)
-                self._delivery.watch_slow()
+        if runs:
+            outbox.replay(runs)
+            self._delivery.watch_slow()
 
     def unsubscribe(self, session: Session, request: PubSubUnsubscribe, encoding: Encoding) -> None:
         self._delivery.flush()  # what came before it belongs to the subscription
@@ -191,6 +188,17 @@ class PubSubService:
         after = 0 if asked.after is UNSET else asked.after.get(origin, 0)
         return runs_of(origin, self._backlog.matching(patterns, now - backlog_s, after), backlog=True)
 
+    def _check_replay(self, load: Load, runs: list[Run]) -> None:
+        limit = self._limits.replayed_messages_max
+        if runs and load.replayed and load.replayed + sum(map(len, runs)) > limit:
+            raise PubSubError(
+                "PUBSUB_LIMIT",
+                f"{load.replayed} messages of the backlog wait to be read by this connection; the limit is {limit}",
+                field="get_backlog",
+                limit=limit,
+                retryable=True,
+            )
+
     def _has_gap(self, asked: PubSubSubscription) -> bool:
         if asked.after is UNSET:
             return False
@@ -219,14 +227,3 @@ def _messages_of(request: PubSubPublish) -> list[PubSubMessage]:
 
 def _missing(text: str, path: str) -> ProtocolError:
     return ProtocolError("PROTOCOL_INVALID_MESSAGE", text, path=path)
-
-
-def _check_text(payload: Raw, at: int, is_batch: bool) -> None:
-    """What is passed on unread must not break the text frames of subscribers."""
-    data = bytes(payload)
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            path = f"$.messages[{at}].payload" if is_batch else "$.message.payload"
-            raise ProtocolError("PROTOCOL_INVALID_FRAME", f"Not valid UTF-8 at {path}", path=path) from None

@@ -19,11 +19,17 @@ _HERE = ""
 _Node = dict[str, Any]
 
 
+class TooFar(Exception):
+    """A search was given up."""
+
+
 class TopicTrie(Generic[V]):
     """Values by topic; a pattern finds the topics that it matches without a look at the others."""
 
     def __init__(self) -> None:
         self.root: _Node = {}
+        self.visits = 0
+        """Topics and levels looked at by all searches so far."""
 
     def get(self, levels: Sequence[str]) -> V | None:
         node: Any = self.root
@@ -71,11 +77,15 @@ class TopicTrie(Generic[V]):
             else:
                 return
 
-    def matching(self, pattern: Levels) -> Iterator[V]:
+    def matching(self, pattern: Levels, until_visit: int | None = None) -> Iterator[V]:
+        """Raises `TooFar` when `visits` would pass `until_visit`."""
         automaton = Automaton(pattern)
         stack: list[tuple[Any, int]] = [(self.root, automaton.start)]
         while stack:
             node, state = stack.pop()
+            self.visits += 1
+            if self.visits == until_visit:
+                raise TooFar
             if not isinstance(node, dict):
                 if automaton.accepts(state):
                     yield node
