@@ -116,5 +116,7 @@ class Upkeep:
         for tell in self.on_reconnected:
             try:
                 await tell()
+            except MpregError as error:
+                log.warning("After a reconnect: %s", error)
             except Exception:
-                log.exception("What was to be done after a reconnect has failed")
+                log.exception("After a reconnect")
