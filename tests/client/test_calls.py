@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.client.scripted import FarEnd, Scripted
 
-from mpreg.client import Client, connect
+from mpreg.client import Client, command, connect
 from mpreg.errors import ProtocolError, ResourceError, RpcError, TimedOut, TransportError
 from mpreg.transport import Accept, Link
 from mpreg.wire.encoding import Encoding
@@ -94,7 +94,7 @@ async def test_each_call_has_a_timeout_of_its_own(client: Client, far: FarEnd) -
     assert await long == "still wanted"
 
 
-@pytest.mark.parametrize("timeout", [0, -1])
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 async def test_a_timeout_is_positive(client: Client, timeout: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         await client.call("f", timeout=timeout)
@@ -180,6 +180,21 @@ async def test_a_result_that_does_not_fit_names_its_path(client: Client, far: Fa
     assert caught.value.code == "RPC_INVALID_RESULT"
     assert caught.value.details["path"] == "$[0].y"
     assert caught.value.state_changed is True
+
+
+class Plain:
+    """No struct, no dataclass: nothing that a result could be read as."""
+
+
+@pytest.mark.parametrize("result_type", [Plain, list[Plain], ["int"], 7])
+async def test_a_type_that_no_result_has_is_refused_before_anything_is_sent(
+    client: Client, far: FarEnd, result_type: Any
+) -> None:
+    with pytest.raises(TypeError):
+        await called(client, result_type=result_type)
+    with pytest.raises(TypeError):
+        await client.request(command("f", result_type=result_type))
+    assert (client.calls_open, far.unread) == (0, 0)
 
 
 async def test_arguments_without_an_encoding_are_refused_before_anything_is_sent(client: Client, far: FarEnd) -> None:
@@ -306,6 +321,22 @@ async def test_a_hook_that_fails_does_not_end_the_client(
     second.answer(await second.receive(), 1)
     assert await call == 1
     assert "After a reconnect" in caplog.text
+
+
+async def test_a_hook_with_a_fault_does_not_end_the_client(
+    client: Client, node: Scripted, far: FarEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def tell() -> None:
+        raise ZeroDivisionError
+
+    client.on_reconnected(tell)
+    for number in (1, 2):
+        (await node.attached(number)).link.close()
+    third = await node.attached(3)
+    call = called(client)
+    third.answer(await third.receive(), 1)
+    assert await call == 1
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_pushed_messages_find_their_handler(

@@ -227,11 +227,33 @@ async def test_a_peer_that_never_finishes_its_handshake_is_not_waited_for() -> N
 
 @pytest.mark.parametrize(
     "url",
-    ["http://x", "ws://", "tcp://x:99999", "tcp://x/path", "ws://[::1", "", "ws://x#f", "ws://user:secret@x"],
+    [
+        "http://x",
+        "ws://",
+        "tcp://x:99999",
+        "tcp://x/path",
+        "ws://[::1",
+        "",
+        "ws://x#f",
+        "ws://user:secret@x",
+        "ws://..",
+        f"tcp://{'x' * 64}.example",
+        "ws://x/a b",
+        "ws://x/é",
+    ],
 )
 async def test_an_address_that_can_not_be_read_is_refused_without_its_secrets(url: str) -> None:
     with pytest.raises(MpregError) as refused:
         await dial(url, Recorder().accept)
+    assert refused.value.code == "TRANSPORT_INVALID_URL"
+    assert "secret" not in str(refused.value) + repr(refused.value.details)
+
+
+@pytest.mark.parametrize("headers", [{"X": "a\r\nEvil: secret"}, {"X\r\nEvil": "a"}, {"": "a"}, {"X": "é"}, {"X:": "a"}])
+async def test_a_header_that_could_smuggle_in_another_one_is_not_sent(headers: dict[str, str]) -> None:
+    async with listening("ws") as (listener, _):
+        with pytest.raises(MpregError) as refused:
+            await dial(listener.url, Recorder().accept, headers=headers)
     assert refused.value.code == "TRANSPORT_INVALID_URL"
     assert "secret" not in str(refused.value) + repr(refused.value.details)
 

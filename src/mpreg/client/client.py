@@ -13,7 +13,7 @@ from mpreg.client.commands import CommandBuilder, assemble, single
 from mpreg.client.connection import Handler
 from mpreg.client.exchange import Exchange
 from mpreg.client.pubsub import PubSub
-from mpreg.client.results import decode_result
+from mpreg.client.results import check_type, decode_result
 from mpreg.client.settings import ClientSettings
 from mpreg.client.sources import Source
 from mpreg.client.subscription import BUFFER_MAX, Callback, OnFull, OnSlow, Subscription
@@ -102,6 +102,8 @@ class Client:
         `result_type` may be any type that msgspec decodes: `list[int]`, a `Struct`, a dataclass; a result that does
         not fit raises `RPC_INVALID_RESULT`. What the node answers with is raised as a subclass of `MpregError`.
         """
+        if result_type is not Any:
+            check_type(result_type)
         call = self._send((single(fun, args, kwargs, locs),), timeout, False)
         try:
             reply = await call.future
@@ -126,6 +128,8 @@ class Client:
         builders = [wanted] if isinstance(wanted, CommandBuilder) else list(wanted)
         if not builders:
             return []
+        for builder in builders:
+            check_type(builder.result_type)
         names, commands = assemble(builders)
         call = self._send(commands, timeout, not _are_final(builders, names))
         try:
@@ -285,7 +289,7 @@ class Client:
 
     def _send(self, commands: tuple[Command, ...], timeout: float | None, intermediate: bool) -> Call:
         timeout_s = self._timeout_s if timeout is None else timeout
-        if timeout_s <= 0:
+        if not timeout_s > 0:  # nor NaN
             raise ValueError("timeout is a number of seconds above 0")
         timeout_ms: float | UnsetType = UNSET if timeout_s == NODE_TIMEOUT_S else timeout_s * 1e3
         u = str(self._next_u())

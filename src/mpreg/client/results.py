@@ -22,6 +22,14 @@ def _decoder(result_type: Any, encoding: Encoding) -> Callable[[Raw], Any]:
     return decode
 
 
+@lru_cache(maxsize=1024)
+def check_type(result_type: Any) -> None:
+    """`TypeError` for what no result can be decoded to: before the call, which may have an effect."""
+    for encoding in Encoding:
+        _decoder(result_type, encoding)
+    msgspec.json.schema(result_type)  # a decoder can be made of any class, but it takes nothing then
+
+
 def decode_result(raw: Raw, encoding: Encoding, result_type: Any) -> Any:
     """`RPC_INVALID_RESULT` with the `path` of what does not fit. The function has run: its effect is there."""
     try:

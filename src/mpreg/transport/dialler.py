@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Final
@@ -20,6 +21,9 @@ from mpreg.wire.limits import CLIENT, Limits
 
 TIMEOUT_S: Final = 10.0
 
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
+
 
 async def dial(
     url: str,
@@ -36,6 +40,7 @@ async def dial(
     `TRANSPORT_INVALID_URL` and `TIMEOUT_CONNECT`.
     """
     address = parse(url)
+    _check_headers(headers or {})
     if tls is not None and not address.secure:
         raise TransportError("TRANSPORT_TLS", f"{address.scheme} takes no TLS files")
     context = (tls or TlsFiles()).for_dialler() if address.secure else None
@@ -55,6 +60,14 @@ async def dial(
         raise TransportError(
             "TRANSPORT_CONNECTION_REFUSED", f"{address}: {problem.strerror or problem}", url=url
         ) from None
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """A line break in a value would smuggle in a header, or a request, of whoever chose the value."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            # The value is not repeated: it may be a token.
+            raise TransportError("TRANSPORT_INVALID_URL", f"The header {name!r} can't be sent", header=name)
 
 
 async def _dial_tcp(

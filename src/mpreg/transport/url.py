@@ -46,7 +46,11 @@ def parse(url: str) -> Address:
         )
     if parts.fragment:
         raise _invalid(url, "a fragment means nothing here")
+    if not _is_sendable(parts.hostname):
+        raise _invalid(url, "the host is no name that can be looked up")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not path.isascii() or not path.isprintable() or " " in path:
+        raise _invalid(url, "the path is plain ASCII; anything else in it is written as %XX")
     if path != "/" and parts.scheme in ("tcp", "tcps"):
         raise _invalid(url, f"{parts.scheme} has no path")
     return Address(parts.scheme, parts.hostname, DEFAULT_PORTS[parts.scheme] if port is None else port, path)
@@ -54,6 +58,15 @@ def parse(url: str) -> Address:
 
 def url_of(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _is_sendable(host: str) -> bool:
+    """Labels that are empty or too long are refused by the codec, with an error of its own, in the middle of a dial."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _invalid(url: str, reason: str) -> TransportError:
