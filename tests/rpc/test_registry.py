@@ -4,10 +4,12 @@ import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from mpreg.errors import MpregError
 from mpreg.rpc import Registry
+from mpreg.wire.encoding import Encoding
 
 
 async def greet(name: str) -> str:
@@ -41,6 +43,23 @@ def test_a_description_has_what_a_caller_needs() -> None:
     assert described["idempotent"] is True
     assert described["arguments"]["properties"] == {"name": {"type": "string"}}
     assert described["result"] == {"type": "string"}
+
+
+async def age(of: Person) -> int:
+    return of.age
+
+
+NAMED_BEFORE_IT_IS_THERE = Registry().add(age)
+
+
+class Person(msgspec.Struct):
+    age: int
+
+
+def test_hints_may_name_what_the_program_declares_further_down() -> None:
+    args, _ = NAMED_BEFORE_IT_IS_THERE.signature.bind(msgspec.Raw(b'[{"age":7}]'), msgspec.UNSET, Encoding.JSON)
+    assert args == (Person(7),)
+    assert "Person" in NAMED_BEFORE_IT_IS_THERE.describe()["$defs"]
 
 
 class Callable_:

@@ -29,21 +29,23 @@ TEXT_LENGTH_MAX = 10_000
 class LocalFunction:
     """A `Provider` in this process."""
 
-    __slots__ = ("_debug", "_function", "_threads", "waits")
+    __slots__ = ("_bind", "_bind_values", "_debug", "_function", "_threads", "waits")
 
     def __init__(self, function: Function, threads: Threads, debug: bool) -> None:
         self.waits = not function.is_async
         self._function = function
+        self._bind = function.signature.bind
+        self._bind_values = function.signature.bind_values
         self._threads = threads
         self._debug = debug
 
     def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Awaitable[Raw]:
-        return self._run(self._function.signature.bind(command.args, command.kwargs, encoding), encoding)
+        return self._run(self._bind(command.args, command.kwargs, encoding), encoding)
 
     def call_plain(
         self, command: Command, args: list[Any], kwargs: dict[str, Any], encoding: Encoding, timeout_s: float
     ) -> Awaitable[Raw]:
-        return self._run(self._function.signature.bind_values(args, kwargs, encoding), encoding)
+        return self._run(self._bind_values(args, kwargs, encoding), encoding)
 
     async def _run(self, arguments: Arguments, encoding: Encoding) -> Raw:
         args, kwargs = arguments

@@ -45,7 +45,8 @@ class LocalPlacement:
         self._registry = registry
         self._threads = threads
         self._debug = debug
-        self._providers: dict[Function, LocalFunction] = {}
+        # Made now, so that a function whose signature can't be understood keeps the node from starting.
+        self._providers = {function: LocalFunction(function, threads, debug) for function in registry}
 
     def place(self, fun: str, locs: Sequence[str]) -> Provider:
         function = self._registry.find(fun, locs)

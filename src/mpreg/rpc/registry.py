@@ -16,7 +16,7 @@ FUNCTIONS_MAX = 100_000
 class Function:
     """One registered callable."""
 
-    __slots__ = ("call", "doc", "idempotent", "is_async", "locs", "name", "signature")
+    __slots__ = ("_signature", "call", "doc", "idempotent", "is_async", "locs", "name")
 
     def __init__(self, name: str, call: Callable[..., Any], locs: frozenset[str], idempotent: bool) -> None:
         self.name = name
@@ -25,7 +25,14 @@ class Function:
         self.idempotent = idempotent
         self.is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
         self.doc = inspect.getdoc(call) or ""
-        self.signature = Signature(call)
+        self._signature: Signature | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """Made when it is first needed: the hints may name classes that the program declares further down."""
+        if self._signature is None:
+            self._signature = Signature(self.call)
+        return self._signature
 
     def describe(self) -> dict[str, Any]:
         """What `mpreg.functions` says of it."""

@@ -28,7 +28,7 @@ _NO_KWARGS = {Encoding.JSON: (b"{}", b"null"), Encoding.MSGPACK: (b"\x80", b"\xc
 
 
 class Signature:
-    """Made once, when the function is registered."""
+    """Made once, when the function is first called or described."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         hints = _hints(function)
