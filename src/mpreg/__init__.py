@@ -10,18 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpreg.client import Client, command, connect
+    from mpreg.client import Client, RetryPolicy, command, connect
     from mpreg.errors import MpregError
     from mpreg.node import Node, Settings
 
 __version__ = "0.1.0"
 
-__all__ = ["Client", "MpregError", "Node", "Settings", "command", "connect"]
+__all__ = ["Client", "MpregError", "Node", "RetryPolicy", "Settings", "command", "connect"]
 
 _HOME = {
     "Client": "mpreg.client",
     "MpregError": "mpreg.errors",
     "Node": "mpreg.node",
+    "RetryPolicy": "mpreg.client",
     "Settings": "mpreg.node",
     "command": "mpreg.client",
     "connect": "mpreg.client",

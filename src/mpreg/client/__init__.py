@@ -3,6 +3,7 @@
 from mpreg.client.client import Client
 from mpreg.client.commands import CommandBuilder, command
 from mpreg.client.connecting import connect
+from mpreg.client.retry import RetryPolicy
 from mpreg.client.settings import ClientSettings
 
-__all__ = ["Client", "ClientSettings", "CommandBuilder", "command", "connect"]
+__all__ = ["Client", "ClientSettings", "CommandBuilder", "RetryPolicy", "command", "connect"]

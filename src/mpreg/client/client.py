@@ -14,6 +14,7 @@ from mpreg.client.connection import Handler
 from mpreg.client.exchange import Exchange
 from mpreg.client.pubsub import PubSub
 from mpreg.client.results import check_type, decode_result
+from mpreg.client.retry import with_retries
 from mpreg.client.settings import ClientSettings
 from mpreg.client.sources import Source
 from mpreg.client.subscription import BUFFER_MAX, Callback, OnFull, OnSlow, Subscription
@@ -48,6 +49,7 @@ class Client:
         self._encoding = settings.encoding
         self._encode = codec.encode_json if settings.encoding is Encoding.JSON else codec.encode_msgpack
         self._timeout_s = settings.timeout_s
+        self._retry = settings.retry
         self._pubsub = PubSub(self, self._exchange, settings.encoding, settings.timeout_s)
         self.on_reconnected(self._pubsub.reconnected)
 
@@ -104,7 +106,11 @@ class Client:
         """
         if result_type is not Any:
             check_type(result_type)
-        call = self._send((single(fun, args, kwargs, locs),), timeout, False)
+        commands = (single(fun, args, kwargs, locs),)
+        if self._retry is not None:
+            raw, encoding = await self._answer_with_retries(commands, timeout, False)
+            return decode_result(raw, encoding, result_type)
+        call = self._send(commands, timeout, False)
         try:
             reply = await call.future
         except BaseException:
@@ -131,15 +137,10 @@ class Client:
         for builder in builders:
             check_type(builder.result_type)
         names, commands = assemble(builders)
-        call = self._send(commands, timeout, not _are_final(builders, names))
-        try:
-            reply = await call.future
-        except BaseException:
-            self._exchange.abandon(call)
-            raise
-        raw = _result_in(reply)
-        by_name = {commands[0].name: raw} if len(commands) == 1 else decode_result(raw, call.encoding, dict[str, Raw])
-        results = [decode_result(by_name[names[each]], call.encoding, each.result_type) for each in builders]
+        ask = self._answer if self._retry is None else self._answer_with_retries
+        raw, encoding = await ask(commands, timeout, not _are_final(builders, names))
+        by_name = {commands[0].name: raw} if len(commands) == 1 else decode_result(raw, encoding, dict[str, Raw])
+        results = [decode_result(by_name[names[each]], encoding, each.result_type) for each in builders]
         return results[0] if isinstance(wanted, CommandBuilder) else results
 
     # Topics.
@@ -286,6 +287,24 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.url or 'not connected'}>"
+
+    async def _answer(
+        self, commands: tuple[Command, ...], timeout: float | None, intermediate: bool
+    ) -> tuple[Raw, Encoding]:
+        call = self._send(commands, timeout, intermediate)
+        try:
+            reply = await call.future
+        except BaseException:
+            self._exchange.abandon(call)
+            raise
+        return _result_in(reply), call.encoding
+
+    async def _answer_with_retries(
+        self, commands: tuple[Command, ...], timeout: float | None, intermediate: bool
+    ) -> tuple[Raw, Encoding]:
+        assert self._retry is not None
+        timeout_s = self._timeout_s if timeout is None else timeout
+        return await with_retries(self._retry, timeout_s, lambda left_s: self._answer(commands, left_s, intermediate))
 
     def _send(self, commands: tuple[Command, ...], timeout: float | None, intermediate: bool) -> Call:
         timeout_s = self._timeout_s if timeout is None else timeout

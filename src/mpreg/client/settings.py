@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from mpreg.client.retry import RetryPolicy
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.limits import CLIENT, MB, Limits
 
@@ -25,6 +26,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_max: int = 100_000
     """Calls that wait, for a connection or for room on it; past it a call is refused with `RESOURCE_EXHAUSTED`."""
     waiting_bytes_max: int = 100 * MB
+    retry: RetryPolicy | None = None
+    """Whether calls are tried again when they fail; if not said, they are not."""
     encoding: Encoding = Encoding.MSGPACK
     """What the client speaks. JSON is for reading along."""
     limits: Limits = CLIENT

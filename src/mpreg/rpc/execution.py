@@ -50,15 +50,21 @@ class LocalFunction:
     async def _run(self, arguments: Arguments, encoding: Encoding) -> Raw:
         args, kwargs = arguments
         function = self._function
+        # A call that finds no thread was not begun, which is what its error says.
+        in_thread = None if function.is_async else self._threads.submit(function.call, args, kwargs)
         try:
-            if function.is_async:
+            if in_thread is None:
                 result = await function.call(*args, **kwargs)
             else:
-                result = await self._threads.submit(function.call, args, kwargs)
+                result = await in_thread
                 if inspect.isawaitable(result):
                     result = await result
             return codec.encode_value(result, encoding)
-        except (MpregError, KeyboardInterrupt):
+        except MpregError as error:
+            if error.state_changed is False:  # of what the function asked of others; what it did before, nobody knows
+                error.state_changed = None
+            raise
+        except KeyboardInterrupt:
             raise
         except CancelledError as raised:
             if _is_being_cancelled():
