@@ -19,8 +19,8 @@ class Certificates(NamedTuple):
     key: str
 
 
-def make_certificates(folder: Path) -> Certificates:
-    """PEM files: a CA, and a server of `localhost` and 127.0.0.1 that it vouches for."""
+def make_certificates(folder: Path, days: float = 1) -> Certificates:
+    """PEM files: a CA, and a server of `localhost` and 127.0.0.1 that it vouches for, for so many days from now."""
     now = datetime.datetime.now(datetime.UTC)
 
     def builder(name: str, key: ec.EllipticCurvePublicKey, issuer: str) -> x509.CertificateBuilder:
@@ -30,8 +30,8 @@ def make_certificates(folder: Path) -> Certificates:
             .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - datetime.timedelta(days=30))
+            .not_valid_after(now + datetime.timedelta(days=days))
         )
 
     authority = ec.generate_private_key(ec.SECP256R1())

@@ -1,4 +1,4 @@
-"""The node that the raw frames are sent to: `python -m tests.conformance.app READY_FILE CERT KEY [debug]`."""
+"""The node that the raw frames are sent to: `python -m tests.conformance.app READY_FILE CERT KEY [debug] [mutual]`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -192,6 +193,8 @@ def main() -> None:
         store="off",
         grace_s=1,
         debug="debug" in rest,
+        tls_ca=str(Path(cert).parent / "ca.pem") if "mutual" in rest else None,
+        tls_require_client_cert="mutual" in rest,
     )
     run(node, ready_file=ready_file)
 

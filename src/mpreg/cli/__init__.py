@@ -34,15 +34,11 @@ class _Lazy(click.RichGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"mpreg.cli.{COMMANDS[cmd_name][0]}")
-        command = getattr(module, cmd_name.replace("-", "_"))
+        module, help_line = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(f"mpreg.cli.{module}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
+        command.short_help = help_line
         return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands comes from the table, so `mpreg --help` imports none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

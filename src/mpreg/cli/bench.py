@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from mpreg.cli.node_options import json_option, run, tls_files, url_option, write_json
+from mpreg.cli.node_options import connecting, json_option, node_options, run, write_json
 
 if TYPE_CHECKING:
     from mpreg.client import Client
@@ -22,7 +22,7 @@ def bench() -> None:
 
 
 @bench.command()
-@url_option
+@node_options
 @click.option("--secs", type=click.FloatRange(min=0.05, max=600), default=2.0, show_default=True, help="For each case.")
 @click.option(
     "--size", type=click.IntRange(0, 10_000_000), default=64, show_default=True, help="Bytes of the argument."
@@ -32,9 +32,9 @@ def bench() -> None:
 )
 @click.option("--fun", default="echo", show_default=True, help="A function that takes one text.")
 @json_option
-def rpc(url: str, tls_ca: str | None, secs: float, size: int, in_flight: int, fun: str, as_json: bool) -> None:
+def rpc(secs: float, size: int, in_flight: int, fun: str, as_json: bool, **where: Any) -> None:
     """Measure calls: one after the other (latency), and many at the same time (throughput)."""
-    figures = run(_measure(url, tls_ca, secs, size, in_flight, fun))
+    url, figures = run(_measure(where, secs, size, in_flight, fun))
     if as_json:
         for figure in figures:
             write_json(figure)
@@ -51,19 +51,18 @@ def rpc(url: str, tls_ca: str | None, secs: float, size: int, in_flight: int, fu
 
 
 async def _measure(
-    url: str, tls_ca: str | None, secs: float, size: int, in_flight: int, fun: str
-) -> list[dict[str, Any]]:
-    from mpreg.client import connect
-
+    where: dict[str, Any], secs: float, size: int, in_flight: int, fun: str
+) -> tuple[str, list[dict[str, Any]]]:
     argument = "x" * size
-    async with connect(url, tls=tls_files(tls_ca)) as client:
+    async with connecting(**where) as client:
+        url = client.url or ""
         for _ in range(WARM_UP):
             await client.call(fun, argument)
         took = await _sequential(client, fun, argument, secs)
         calls, seconds = await _at_once(client, fun, argument, secs, in_flight)
     took.sort()
     many = f"{in_flight} in flight"
-    return [
+    return url, [
         _figure("sequential", "p50", round(took[len(took) // 2] * 1e6, 1), "us"),
         _figure("sequential", "p99", round(took[min(len(took) - 1, len(took) * 99 // 100)] * 1e6, 1), "us"),
         _figure("sequential", "calls", round(len(took) / sum(took)), "1/s"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import rich_click as click
 
-from mpreg.cli.node_options import json_option, run, tls_files, url_option, write_json
+from mpreg.cli.node_options import connecting, json_option, node_options, run, write_json
 
 _KEYWORD = re.compile(r"(?P<name>[^\W\d]\w*)=(?P<value>.*)", re.DOTALL)
 
@@ -17,14 +17,14 @@ _KEYWORD = re.compile(r"(?P<name>[^\W\d]\w*)=(?P<value>.*)", re.DOTALL)
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("fun")
 @click.argument("args", nargs=-1)
-@url_option
+@node_options
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, help="Seconds."
 )
 @click.option("--loc", "locs", multiple=True, help="A resource that the function must have; several are joined.")
 @json_option
 def call(
-    fun: str, args: tuple[str, ...], url: str, tls_ca: str | None, timeout: float, locs: tuple[str, ...], as_json: bool
+    fun: str, args: tuple[str, ...], timeout: float, locs: tuple[str, ...], as_json: bool, **where: Any
 ) -> None:
     """Call the function FUN of a node with ARGS, and print its result.
 
@@ -33,7 +33,7 @@ def call(
     as it is, anything else as JSON; with --json all of it.
     """
     positional, keywords = arguments(args)
-    result = run(_call(url, tls_ca, fun, positional, keywords, timeout, locs))
+    result = run(_call(where, fun, positional, keywords, timeout, locs))
     if as_json:
         write_json(result)
     else:
@@ -69,19 +69,17 @@ def _no_constant(word: str) -> Any:
 
 
 async def _call(
-    url: str,
-    tls_ca: str | None,
+    where: dict[str, Any],
     fun: str,
     args: list[Any],
     kwargs: dict[str, Any],
     timeout: float,
     locs: tuple[str, ...],
 ) -> Any:
-    from mpreg.client import connect
     from mpreg.wire.encoding import Encoding
 
     # JSON, so that what is printed is what a JSON client would get: bytes are base64, times are ISO 8601.
-    async with connect(url, tls=tls_files(tls_ca), encoding=Encoding.JSON, timeout_s=timeout) as client:
+    async with connecting(**where, encoding=Encoding.JSON, timeout_s=timeout) as client:
         # A keyword of the function may be called as one of `Client.call` itself.
         own = {"locs", "timeout", "result_type"} & kwargs.keys()
         if own:

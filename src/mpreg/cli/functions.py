@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from mpreg.cli.node_options import json_option, run, tls_files, url_option, write_json
+from mpreg.cli.node_options import connecting, json_option, node_options, run, write_json
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prefix", required=False, default="")
-@url_option
+@node_options
 @json_option
-def functions(prefix: str, url: str, tls_ca: str | None, as_json: bool) -> None:
+def functions(prefix: str, as_json: bool, **where: Any) -> None:
     """Show the functions of a node as a tree; only those whose name begins with PREFIX, if it is given."""
-    found = [each for each in run(_functions(url, tls_ca)) if each["name"].startswith(prefix)]
+    url, everything = run(_functions(where))
+    found = [each for each in everything if each["name"].startswith(prefix)]
     if as_json:
         write_json(found)
         return
@@ -27,11 +28,9 @@ def functions(prefix: str, url: str, tls_ca: str | None, as_json: bool) -> None:
     Console(highlight=False).print(tree(found, url))
 
 
-async def _functions(url: str, tls_ca: str | None) -> list[dict[str, Any]]:
-    from mpreg.client import connect
-
-    async with connect(url, tls=tls_files(tls_ca)) as client:
-        return await client.call("mpreg.functions", result_type=list[dict[str, Any]])
+async def _functions(where: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    async with connecting(**where) as client:
+        return client.url or "", await client.call("mpreg.functions", result_type=list[dict[str, Any]])
 
 
 def tree(found: list[dict[str, Any]], root: str) -> Tree:

@@ -45,7 +45,10 @@ class Dispatch:
         if len(self._connections) >= self._connections_max:
             self.refused += 1
             limit = self._connections_max
-            link.close(ResourceError("RESOURCE_EXHAUSTED", f"{limit} connections are open, which is the limit"))
+            text = f"{limit} connections are open, which is the limit"
+            full = ResourceError("RESOURCE_EXHAUSTED", text, limit="connections_max", connections_max=limit)
+            answer(connection.session, Encoding.JSON, full, None)  # TCP has no other way to say why
+            link.close(full)
         else:
             self._connections.add(connection)
             self.sessions.add(connection.session)

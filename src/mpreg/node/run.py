@@ -17,6 +17,7 @@ import uvloop
 from mpreg import config
 from mpreg.errors import ConfigError
 from mpreg.node import logs
+from mpreg.node.open_files import allow_open_files
 
 if TYPE_CHECKING:
     from mpreg.node.node import Node
@@ -34,6 +35,7 @@ def run(
     """Settle the settings, serve until SIGTERM or SIGINT, stop in good order."""
     node.settings = config.load(node.settings, file=file, environment=os.environ, overrides=overrides)
     logs.set_up(node.settings.log, node.settings.debug)
+    allow_open_files(node.settings.connections_max)
     ready = None if ready_file is None else _ReadyFile(Path(ready_file))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(node, ready))
