@@ -249,7 +249,9 @@ async def test_an_address_that_can_not_be_read_is_refused_without_its_secrets(ur
     assert "secret" not in str(refused.value) + repr(refused.value.details)
 
 
-@pytest.mark.parametrize("headers", [{"X": "a\r\nEvil: secret"}, {"X\r\nEvil": "a"}, {"": "a"}, {"X": "é"}, {"X:": "a"}])
+@pytest.mark.parametrize(
+    "headers", [{"X": "a\r\nEvil: secret"}, {"X\r\nEvil": "a"}, {"": "a"}, {"X": "é"}, {"X:": "a"}]
+)
 async def test_a_header_that_could_smuggle_in_another_one_is_not_sent(headers: dict[str, str]) -> None:
     async with listening("ws") as (listener, _):
         with pytest.raises(MpregError) as refused:

@@ -23,9 +23,7 @@ _KEYWORD = re.compile(r"(?P<name>[^\W\d]\w*)=(?P<value>.*)", re.DOTALL)
 )
 @click.option("--loc", "locs", multiple=True, help="A resource that the function must have; several are joined.")
 @json_option
-def call(
-    fun: str, args: tuple[str, ...], timeout: float, locs: tuple[str, ...], as_json: bool, **where: Any
-) -> None:
+def call(fun: str, args: tuple[str, ...], timeout: float, locs: tuple[str, ...], as_json: bool, **where: Any) -> None:
     """Call the function FUN of a node with ARGS, and print its result.
 
     An argument is JSON, or else plain text: `3` is a number, `"3"` and `three` are text, `[1,2]` is a list. A keyword

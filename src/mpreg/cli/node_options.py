@@ -50,8 +50,7 @@ def connecting(
     from mpreg.client.connecting import DEFAULT_URL
     from mpreg.transport import TlsFiles
 
-    files = {"ca": tls_ca, "cert": tls_cert, "key": tls_key}
-    tls = TlsFiles(**files) if any(files.values()) else None
+    tls = TlsFiles(ca=tls_ca, cert=tls_cert, key=tls_key) if tls_ca or tls_cert or tls_key else None
     return connect((url or DEFAULT_URL).split(","), token=token, tls=tls, **settings)
 
 
