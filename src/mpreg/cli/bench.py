@@ -42,7 +42,8 @@ def rpc(secs: float, size: int, in_flight: int, fun: str, as_json: bool, **where
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{fun} with {size} bytes at {url}", title_justify="left")
+    click.echo(f"{fun} with {size} bytes at {url}")
+    table = Table()
     for column in ("case", "metric", "value", "unit"):
         table.add_column(column, justify="right" if column == "value" else "left")
     for figure in figures:
