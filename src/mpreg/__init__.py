@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from mpreg.client import Client, RetryPolicy, command, connect
     from mpreg.errors import MpregError
     from mpreg.node import Node, Settings
+    from mpreg.wire.received import Message
 
 __version__ = "0.1.0"
 
-__all__ = ["Client", "MpregError", "Node", "RetryPolicy", "Settings", "command", "connect"]
+__all__ = ["Client", "Message", "MpregError", "Node", "RetryPolicy", "Settings", "command", "connect"]
 
 _HOME = {
     "Client": "mpreg.client",
+    "Message": "mpreg.wire.received",
     "MpregError": "mpreg.errors",
     "Node": "mpreg.node",
     "RetryPolicy": "mpreg.client",

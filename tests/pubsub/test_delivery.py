@@ -346,6 +346,7 @@ async def test_counts_are_those_of_the_note() -> None:
         "slow_subscribers": 0,
         "hot_topics": 3,
         "trie_stats": {"node_count": 1, "leaf_count": 3, "max_depth": 3, "avg_depth": 2.0},
+        "handlers": [],
     }
     assert msgspec.json.encode(report)
     service.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -14,6 +14,8 @@ import msgspec
 from mpreg.node.builtins import add_builtins
 from mpreg.node.running import Running
 from mpreg.node.settings import Settings
+from mpreg.node.subscribers import handler_of
+from mpreg.pubsub import Handler
 from mpreg.rpc import Registry
 from mpreg.store import Store
 from mpreg.transport import Accept, Link
@@ -44,9 +46,11 @@ class Node:
         """May be changed until the node starts."""
         self._registry = Registry()
         self._running: Running | None = None
+        self._is_stopping = False
         self._beside: list[AbstractAsyncContextManager[Any]] = []
         self._entered = AsyncExitStack()
-        add_builtins(self._registry, lambda: self.name, self._describe, self._statistics)
+        self._handlers: list[Handler] = []
+        add_builtins(self._registry, lambda: self.name, self._describe, self._statistics, self._topic_rates)
 
     @property
     def name(self) -> str:
@@ -84,6 +88,34 @@ class Node:
 
         return register
 
+    def subscriber(
+        self, *patterns: str, exact: bool = False, concurrency: int = 1, buffer: int | None = None
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Call a function, sync or async, with every message whose topic matches a pattern.
+
+        Its one argument is the message, or only the payload if it has the hint of a type other than `Message`; a
+        payload of another type is logged and left out. One message at a time, in order, unless `concurrency` allows
+        more. `buffer` messages may wait for it (by default what the settings say); then the oldest are dropped and
+        counted. What it returns, unless None, answers a question (`Client.query`). Raises `ValueError` for a function
+        that takes something else, `PUBSUB_INVALID_PATTERN` for a pattern that is none.
+        """
+
+        def register(call: Callable[P, R]) -> Callable[P, R]:
+            if self._running is not None:
+                raise RuntimeError(f"{self!r} runs already")
+            default = self.settings.pubsub.handler_messages_max
+            self._handlers.append(handler_of(call, patterns, exact, concurrency, buffer, default))
+            return call
+
+        return register
+
+    def publish(
+        self, topic: str, payload: Any, *, headers: Mapping[str, Any] | None = None, reply_to: str | None = None
+    ) -> None:
+        """Publish a message of the program's own, from the event loop or from any thread. Raises
+        `PUBSUB_INVALID_TOPIC` or `PUBSUB_UNENCODABLE_PAYLOAD`, and `RuntimeError` if the node does not run."""
+        self._started().services.pubsub.publish(topic, payload, headers=headers, reply_to=reply_to)
+
     def beside(self, part: AbstractAsyncContextManager[Any]) -> None:
         """Something that lives as long as the node: entered once it can be reached, left before it takes leave."""
         self._beside.append(part)
@@ -98,7 +130,7 @@ class Node:
         """Listen. Raises what stands in the way, and leaves nothing behind then."""
         if self._running is not None:
             raise RuntimeError(f"{self!r} runs already")
-        running = Running(self.settings, self._registry)
+        running = Running(self.settings, self._registry, self._handlers)
         await running.start()
         self._running = running
         try:
@@ -111,14 +143,18 @@ class Node:
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop accepting, let what runs finish for the grace time, take leave, close."""
         running = self._running
-        if running is None:
+        if running is None or self._is_stopping:
             return
+        self._is_stopping = True  # until the end it is a node to what finishes meanwhile, which may publish
         running.stop_accepting()
         try:
             await self._entered.aclose()
         finally:
-            self._running = None
-            await running.stop(self.settings.grace_s if grace_s is None else grace_s)
+            try:
+                await running.stop(self.settings.grace_s if grace_s is None else grace_s)
+            finally:
+                self._running = None
+                self._is_stopping = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -164,3 +200,6 @@ class Node:
 
     def _statistics(self) -> dict[str, Any]:
         return self._started().statistics()
+
+    async def _topic_rates(self, pattern: str, seconds: float, depth: int) -> dict[str, Any]:
+        return await self._started().services.pubsub.topic_rates(pattern, seconds, depth)

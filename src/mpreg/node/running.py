@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -17,6 +18,7 @@ from mpreg.node.dispatch import Dispatch
 from mpreg.node.service import Service
 from mpreg.node.services import Services
 from mpreg.node.settings import Settings
+from mpreg.pubsub import Handler
 from mpreg.rpc import Registry
 from mpreg.store import Embedded, Store, connect
 from mpreg.transport import Accept, Link, Listener, TlsFiles, listen, memory_pair
@@ -30,12 +32,13 @@ CLOSE_S = 6.0  # a little longer than a link waits for its peer to take what is 
 class Running:
     """`start` builds it up, `stop` takes it down in the opposite order; a `start` that fails leaves nothing."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registry: Registry, handlers: Sequence[Handler] = ()) -> None:
         self.settings = settings
         self.started = time.time()
         self.store: Store | None = None
         self.dispatch = Dispatch(settings.connections_max)
         self._registry = registry
+        self._handlers = handlers
         self._services: Services | None = None
         self._started: list[Service] = []
         self._listeners: dict[str, Listener] = {}
@@ -61,7 +64,7 @@ class Running:
     async def start(self) -> None:
         async with AsyncExitStack() as undo:
             await self._open_store(undo)
-            self._services = Services(self.settings, self._registry, self.store, self.dispatch)
+            self._services = Services(self.settings, self._registry, self.store, self.dispatch, self._handlers)
             await self._start_services(self._services.all(), undo)
             for scheme in SCHEMES:
                 await self._listen(scheme, undo)

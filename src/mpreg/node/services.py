@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpreg.deadlines import Deadlines
 from mpreg.node.dispatch import Dispatch
 from mpreg.node.service import Service
 from mpreg.node.settings import Settings
-from mpreg.pubsub import PubSubService
+from mpreg.pubsub import Handler, PubSubService
 from mpreg.rpc import LocalPlacement, Registry, RpcService, Threads
 from mpreg.store import Store
 from mpreg.wire.rpc import Rpc, RpcCancel
@@ -19,7 +20,14 @@ from mpreg.wire.rpc import Rpc, RpcCancel
 class Services:
     """Of one run of a node, made once its store is open (`store` is `None` if the settings turn it off)."""
 
-    def __init__(self, settings: Settings, registry: Registry, store: Store | None, dispatch: Dispatch) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        store: Store | None,
+        dispatch: Dispatch,
+        handlers: Sequence[Handler] = (),
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.dispatch = dispatch
         self.deadlines = Deadlines(loop)
@@ -27,6 +35,7 @@ class Services:
         placement = LocalPlacement(registry, self.threads, settings.debug)
         self.rpc = RpcService(placement, self.deadlines, settings.rpc)
         self.pubsub = PubSubService(secrets.token_hex(5), settings.pubsub)
+        self._handlers = handlers
 
     def all(self) -> list[Service]:
         """In the order in which they start; they end in the opposite one."""
@@ -46,9 +55,18 @@ class Services:
                 handlers=pubsub.handlers,
                 closed=pubsub.closed,
                 report=pubsub.report,
+                start=self._subscribe_handlers,
+                drain=pubsub.drain,
                 close=pubsub.close,
             ),
         ]
+
+    async def _subscribe_handlers(self) -> None:
+        for handler in self._handlers:
+            self.pubsub.add_handler(handler, self._in_thread)
+
+    async def _in_thread(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return await self.threads.submit(call, args, {})
 
     def _rpc_report(self) -> dict[str, Any]:
         return {

@@ -5,5 +5,6 @@ from mpreg.pubsub.outbox import Receiver
 from mpreg.pubsub.patterns import Levels, parse_pattern
 from mpreg.pubsub.run import Run
 from mpreg.pubsub.service import PubSubService
+from mpreg.pubsub.subscriber import Handler
 
-__all__ = ["Levels", "PubSubLimits", "PubSubService", "Receiver", "Run", "parse_pattern"]
+__all__ = ["Handler", "Levels", "PubSubLimits", "PubSubService", "Receiver", "Run", "parse_pattern"]

@@ -7,6 +7,7 @@ Each subscription gets its messages in the order in which the node got them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from operator import attrgetter
 from typing import Final
 
@@ -77,6 +78,15 @@ class Delivery:
     def watch_slow(self) -> None:
         if self.slow and self._timer is None:
             self._timer = self._loop.call_later(self._pump_s, self._look_again)
+
+    async def drain(self, grace_s: float) -> None:
+        """Return when everybody has been given what waits for them, or after the grace time."""
+        self.flush()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self.slow:
+                    await asyncio.sleep(PUMP_S)
+                    self.pump()
 
     def close(self) -> None:
         if self._timer is not None:

@@ -40,5 +40,5 @@ class PubSubLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The same under `on_slow: drop_oldest`; past it the oldest are left out."""
     waiting_bytes_max: Positive = 16 * MB
     """Likewise, in bytes."""
-    handler_messages_max: Positive = 10_000
+    handler_messages_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     """Messages that wait for one handler in the node's own program; past it the oldest are left out."""

@@ -19,6 +19,7 @@ from mpreg.wire.encoding import Encoding
 from mpreg.wire.pubsub import PubSubMessage
 
 Clock = Callable[[], float]
+Tap = Callable[[list[Published]], None]
 
 
 class Publishing:
@@ -37,6 +38,8 @@ class Publishing:
         """The place of the last message."""
         self.bytes = 0
         """Of all messages so far, about."""
+        self.taps: list[Tap] = []
+        """Who counts what is published."""
         self._exchange = exchange
         self._backlog = backlog
         self._delivery = delivery
@@ -74,6 +77,8 @@ class Publishing:
         if self._backlog.keeps:
             self._backlog.add(accepted)
             self._backlog.trim(now)
+        for tap in self.taps:
+            tap(accepted)
         self._statistics.messages_published += len(accepted)
         self._statistics.duplicates += duplicates
         return duplicates

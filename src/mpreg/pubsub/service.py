@@ -8,24 +8,29 @@ delivered to it.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import UNSET
 
-from mpreg.errors import ProtocolError, PubSubError
+from mpreg.errors import ProtocolError, PubSubError, ResourceError
 from mpreg.pubsub.backlog import Backlog
 from mpreg.pubsub.delivery import Delivery
 from mpreg.pubsub.exchange import Exchange, Interest, Subscription
 from mpreg.pubsub.limits import PubSubLimits
 from mpreg.pubsub.outbox import Load, Outbox, Receiver
-from mpreg.pubsub.patterns import Levels
+from mpreg.pubsub.patterns import Levels, parse_pattern, split_topic
 from mpreg.pubsub.payload import encode_payload
 from mpreg.pubsub.publishing import Publishing
+from mpreg.pubsub.rates import Rates
 from mpreg.pubsub.requests import backlog_seconds_of, patterns_of
 from mpreg.pubsub.run import Run, runs_of
 from mpreg.pubsub.statistics import PubSubStatistics
+from mpreg.pubsub.subscriber import Handler, InThread, Subscriber
 from mpreg.pubsub.turns import Turns
 from mpreg.transport.session import Session
 from mpreg.wire.encoding import Encoding
@@ -42,6 +47,10 @@ from mpreg.wire.pubsub import (
 
 TRIM_S: Final = 5.0
 """How often a backlog is trimmed to which nothing is added."""
+SLOW_GRACE_S: Final = 2.0
+"""For subscribers to read what waits for them when the node stops; less if its grace time is shorter."""
+LOOKS_MAX: Final = 100
+"""Looks at the rates of topics at the same time."""
 
 
 class PubSubService:
@@ -59,6 +68,8 @@ class PubSubService:
             origin, self._exchange, self._backlog, self._delivery, self._statistics, limits, clock
         )
         self._loads: dict[Session, Load] = {}
+        self._subscribers: list[Subscriber] = []
+        self._thread = threading.get_ident()
         self._trimming: asyncio.TimerHandle | None = None
 
     @property
@@ -135,14 +146,45 @@ class PubSubService:
     def publish(
         self, topic: str, payload: Any, *, headers: Mapping[str, Any] | None = None, reply_to: str | None = None
     ) -> None:
-        """Raises `PUBSUB_INVALID_TOPIC` or `PUBSUB_UNENCODABLE_PAYLOAD`."""
-        message = PubSubMessage(
-            topic=topic,
-            payload=encode_payload(payload, Encoding.MSGPACK),
-            headers=UNSET if not headers else dict(headers),
-            reply_to=UNSET if reply_to is None else reply_to,
-        )
-        self._publish([message], Encoding.MSGPACK)
+        """From any thread. Raises `PUBSUB_INVALID_TOPIC` or `PUBSUB_UNENCODABLE_PAYLOAD`."""
+        message = PubSubMessage(topic=topic, payload=encode_payload(payload, Encoding.MSGPACK))
+        if headers:
+            message.headers = dict(headers)
+            encode_payload(message.headers, Encoding.MSGPACK)
+        if reply_to is not None:
+            split_topic(reply_to)
+            message.reply_to = reply_to
+        if threading.get_ident() == self._thread:
+            self._publish([message], Encoding.MSGPACK)
+        else:
+            self._publish_from_thread(message)
+
+    def add_handler(self, handler: Handler, in_thread: InThread) -> None:
+        """A function of the node's program, until `drain`. Sync ones are called by `in_thread`."""
+        subscriber = Subscriber(handler, self._statistics, in_thread, self.publish)
+        id = f"{self._publishing.origin}/{len(self._subscribers)}/{handler.name}"
+        self._exchange.subscribe(Subscription(id, self, handler.patterns, subscriber))
+        self._subscribers.append(subscriber)
+
+    async def topic_rates(self, pattern: str, seconds: float, depth: int) -> dict[str, Any]:
+        """What is published here within the next seconds, by the first levels of the topic."""
+        if len(self._publishing.taps) >= LOOKS_MAX:
+            raise ResourceError("RESOURCE_EXHAUSTED", f"{LOOKS_MAX} look at the rates already", limit=LOOKS_MAX)
+        wanted = parse_pattern(pattern)
+        assert wanted is not None, "not an exact one"
+        rates = Rates(wanted, depth)
+        begun = self._loop.time()
+        self._publishing.taps.append(rates.add)
+        try:
+            await asyncio.sleep(seconds)
+            return rates.report(self._loop.time() - begun)
+        finally:
+            self._publishing.taps.remove(rates.add)
+
+    @property
+    def looks(self) -> int:
+        """How many look at the rates."""
+        return len(self._publishing.taps)
 
     def add_receiver(self, id: str, owner: Any, patterns: tuple[Levels, ...], receiver: Receiver) -> None:
         """A subscription within this process."""
@@ -164,13 +206,41 @@ class PubSubService:
             "hot_topics": self._exchange.hot_topics,
             "trie_stats": self._exchange.trie_stats(),
             "backlog_stats": self._backlog.stats(self._clock()),
+            "handlers": [subscriber.report() for subscriber in self._subscribers],
         }
+
+    async def drain(self, grace_s: float) -> None:
+        """Handlers get nothing new and finish what has come; subscribers get what is on its way to them."""
+        self._delivery.flush()
+        for subscription in self._exchange.forget(self):
+            subscription.receiver.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                for subscriber in self._subscribers:
+                    await subscriber.finished()
+        for subscriber in self._subscribers:
+            await subscriber.stop()
+        await self._delivery.drain(min(grace_s, SLOW_GRACE_S))
 
     def close(self) -> None:
         self._delivery.flush()
         self._delivery.close()
         if self._trimming is not None:
             self._trimming.cancel()
+
+    def _publish_from_thread(self, message: PubSubMessage) -> None:
+        """Waits until the loop has done it, so that a thread does not get ahead of it without a bound."""
+        done = concurrent.futures.Future[None]()
+
+        def publish() -> None:
+            try:
+                self._publish([message], Encoding.MSGPACK)
+                done.set_result(None)
+            except Exception as problem:  # noqa: BLE001 - it belongs to the thread
+                done.set_exception(problem)
+
+        self._loop.call_soon_threadsafe(publish)
+        done.result()
 
     def _publish(self, messages: list[PubSubMessage], encoding: Encoding) -> int:
         duplicates = self._publishing.publish(messages, encoding)
