@@ -1,20 +1,35 @@
-"""A node introduces itself to another node, and takes its leave (R-G4)."""
+"""A node introduces itself to another node, and takes its leave (R-G4).
+
+A link between nodes begins with two HELLOs each way: the first says who one is, the second proves it.
+"""
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
 
 from mpreg.wire.message import WhatMessage
 
+NodeId = Annotated[str, Meta(min_length=1, max_length=128)]
+Nonce = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
 
 class Hello(WhatMessage, frozen=True, tag="HELLO"):
-    """What this node has and where it can be reached."""
+    """Who this node is; in the second one also what it has and where it can be reached."""
 
     funs: tuple[str, ...]
     locs: tuple[str, ...]
     cluster_id: str
     advertised_urls: tuple[str, ...] = ()
-    node_id: str | UnsetType = UNSET
+    node_id: NodeId | UnsetType = UNSET
+    run: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET
+    """Of this run of the node; a restart is another one."""
+    nonce: Nonce | UnsetType = UNSET
+    """In the first HELLO: 32 random bytes, in hexadecimal."""
+    proof: Nonce | UnsetType = UNSET
+    """In the second HELLO: that the sender knows the cluster's secret (`docs/cluster.md` says how it is made)."""
+    timestamp: float | UnsetType = UNSET
 
 
 class Goodbye(WhatMessage, frozen=True, tag="GOODBYE"):
