@@ -39,6 +39,9 @@ class Identity(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
     funs: tuple[str, ...] = ()
     locs: tuple[str, ...] = ()
+    started: float = 0.0
+    incarnation: int = 0
+    meta: dict[str, str] = {}
 
 
 class State(Enum):
@@ -98,7 +101,7 @@ class Handshake:
         state = self.state
         if state is State.INTRODUCTION:
             self._introduced(hello)
-            answer = self._proved() if self.dials else self.introduction(timestamp)
+            answer: Hello | None = self._proved() if self.dials else self.introduction(timestamp)
         elif state is State.PROOF:
             self._check_proof(hello)
             answer = None if self.dials else self._proved()
@@ -136,18 +139,38 @@ class Handshake:
                 node_id=self._me.node_id,
             )
         self._peer = Identity(
-            peer.node_id, peer.run, peer.cluster_id, hello.advertised_urls, hello.funs, hello.locs
+            peer.node_id,
+            peer.run,
+            peer.cluster_id,
+            hello.advertised_urls,
+            hello.funs,
+            hello.locs,
+            hello.started or 0.0,
+            hello.incarnation or 0,
+            hello.meta or {},
         )
 
     def _proved(self) -> Hello:
         me = self._me
-        plain = Hello(me.funs, me.locs, me.cluster_id, me.urls, node_id=me.node_id, run=me.run, version=VERSION)
+        plain = Hello(
+            me.funs,
+            me.locs,
+            me.cluster_id,
+            me.urls,
+            node_id=me.node_id,
+            run=me.run,
+            started=me.started,
+            incarnation=me.incarnation,
+            meta=me.meta,
+            version=VERSION,
+        )
         return msgspec.structs.replace(plain, proof=self._proof(self.dials, plain))
 
     def _proof(self, of_dialler: bool, said: Hello) -> str:
         both = (self._mine, self._theirs) if self.dials else (self._theirs, self._mine)
         direction = "dialler" if of_dialler else "acceptor"
-        text = _pack([LABEL, direction, *both, said.advertised_urls, said.funs, said.locs])
+        facts = (said.advertised_urls, said.funs, said.locs, said.started, said.incarnation, said.meta)
+        text = _pack([LABEL, direction, *both, *(None if fact is UNSET else fact for fact in facts)])
         return hmac.new(self._secret, text, sha256).hexdigest()
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from mpreg.errors import MpregError
 from mpreg.wire.encoding import Encoding
+from mpreg.wire.limits import Limits
 
 
 class Framing(Protocol):
@@ -18,6 +19,8 @@ class Framing(Protocol):
 
     def pieces(self, message: bytes, encoding: Encoding) -> Iterator[bytes | memoryview]:
         """A long message, piece by piece, each made when there is room to write it."""
+
+    def restrict(self, limits: Limits) -> None: ...
 
     def ping(self) -> bytes: ...
 

@@ -56,6 +56,9 @@ class Link(Protocol):
 
     def resume_reading(self) -> None: ...
 
+    def restrict(self, limits: Limits) -> None:
+        """Other limits from here on: the peer has proved to be a node (R-W4)."""
+
     def close(self, error: MpregError | None = None) -> None:
         """Write what is waiting, then close. `error` is what `on_closed` will be told."""
 

@@ -67,6 +67,9 @@ class MemoryLink:
         self._reading = True
         self.other._schedule()
 
+    def restrict(self, limits: Limits) -> None:
+        self.limits = limits
+
     def close(self, error: MpregError | None = None) -> None:
         if not self.closed:
             self.closed = True

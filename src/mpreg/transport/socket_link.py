@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mpreg.errors import MpregError, ResourceError, TransportError
@@ -74,6 +74,7 @@ class SocketLink:
         "heard",
         "lingering",
         "peer",
+        "restricted",
         "turn",
     )
 
@@ -105,9 +106,9 @@ class SocketLink:
         self._longs = 0
         self._paused = False
         self._reading_paused = False
-        # The event loop holds at most two batches, so only past this it needs to be asked how much.
-        self._room = max(0, limits.waiting_bytes_max - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
-        self._whole_max = min(WHOLE_BYTES_MAX, limits.frame_bytes_max, limits.message_bytes_max)
+        self.restricted: Callable[[Limits], None] | None = None
+        """Tells the reader of other limits."""
+        self._measure(limits)
         self._waited = 0
         self._error: MpregError | None = None
         self._peer_left = False
@@ -167,6 +168,13 @@ class SocketLink:
             self.heard = True
             if not self._transport.is_closing():
                 self._transport.resume_reading()
+
+    def restrict(self, limits: Limits) -> None:
+        self._limits = limits
+        self._measure(limits)
+        self._framing.restrict(limits)
+        if self.restricted is not None:
+            self.restricted(limits)
 
     def close(self, error: MpregError | None = None) -> None:
         if not self.closing:
@@ -274,6 +282,11 @@ class SocketLink:
         return f"<SocketLink {self.url}{' closing' if self.closing else ''}>"
 
     # How it is done.
+
+    def _measure(self, limits: Limits) -> None:
+        # The event loop holds at most two batches, so only past this it needs to be asked how much.
+        self._room = max(0, limits.waiting_bytes_max - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
+        self._whole_max = min(WHOLE_BYTES_MAX, limits.frame_bytes_max, limits.message_bytes_max)
 
     def _schedule(self) -> None:
         if not self.turn:

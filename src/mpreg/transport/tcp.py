@@ -37,6 +37,7 @@ class TcpProtocol(asyncio.Protocol):
         handler = self._accept(self.link)
         self.link.open(handler)
         self._reader = TcpReader(self.link, handler, self._limits)
+        self.link.restricted = self._reader.restrict
 
     def data_received(self, data: bytes) -> None:
         link = self.link

@@ -64,6 +64,9 @@ class TcpFraming:
             yield LENGTH.pack(len(part) + 2) + bytes((CHUNK, MORE if start + step < size else LAST))
             yield part
 
+    def restrict(self, limits: Limits) -> None:
+        self._limits = limits
+
     def ping(self) -> bytes:
         return KEEP_ALIVE
 
@@ -88,6 +91,10 @@ class TcpReader:
         """The chunks so far of a long message."""
         self._skipping = False
         """The rest of a long message is dropped."""
+
+    def restrict(self, limits: Limits) -> None:
+        self._limits = limits
+        self._frame_max = limits.frame_bytes_max
 
     @property
     def between_messages(self) -> bool:

@@ -60,6 +60,7 @@ class WebSocketEnd(WSListener):
         self._accept = accept
         self._request = request
         self._limits = limits
+        self._frame_max = limits.frame_bytes_max
         self._handler: LinkHandler
         self._fragments: bytearray | None = None
         """Of a message that is not complete yet."""
@@ -76,6 +77,7 @@ class WebSocketEnd(WSListener):
             self._request = None
             link.peer = link.peer._replace(headers=headers, path=path)
         self._handler = self._accept(link)
+        link.restricted = self._restrict
         link.open(self._handler)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -88,6 +90,7 @@ class WebSocketEnd(WSListener):
                 (kind is TEXT or kind is BINARY)
                 and frame.fin
                 and self._fragments is None
+                and frame.payload_size <= self._frame_max
                 and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
             ):
                 if not link.closing:
@@ -107,6 +110,10 @@ class WebSocketEnd(WSListener):
     def resume_writing(self) -> None:
         self.link.resume_writing()
 
+    def _restrict(self, limits: Limits) -> None:
+        self._limits = limits
+        self._frame_max = limits.frame_bytes_max
+
     def _on_other(self, frame: WSFrame, kind: WSMsgType) -> None:
         link = self.link
         if kind is WSMsgType.CLOSE:
@@ -115,6 +122,8 @@ class WebSocketEnd(WSListener):
             return
         elif frame.rsv1 or frame.rsv2 or frame.rsv3:
             self._protocol.fail(_framing_lost("a reserved bit is set, but no extension was agreed on"))
+        elif frame.payload_size > self._frame_max:
+            self._protocol.fail(_frame_too_large(f"A frame of {frame.payload_size} bytes", self._frame_max))
         elif kind is WSMsgType.PING:
             link.control(self._protocol.framing.pong(frame.get_payload_as_bytes()))
         elif (kind is WSMsgType.CONTINUATION) is (self._fragments is None):
@@ -229,15 +238,7 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]  # the stub leaves it
 
     def parser_failed(self, code: int, text: str) -> None:
         if code == 1009:
-            limit = self._limits.frame_bytes_max
-            self.fail_later(
-                ResourceError(
-                    "RESOURCE_FRAME_TOO_LARGE",
-                    f"{text[:100]}; send a longer message in fragments",
-                    limit="frame_bytes_max",
-                    frame_bytes_max=limit,
-                )
-            )
+            self.fail_later(_frame_too_large(text[:100], self._limits.frame_bytes_max))
         else:
             self.fail_later(_framing_lost(text[:100]))
 
@@ -333,6 +334,15 @@ def _drop(data: bytes) -> None: ...
 
 def _framing_lost(reason: str) -> MpregError:
     return ProtocolError("PROTOCOL_FRAMING_LOST", f"The WebSocket stream can't be read any more: {reason}")
+
+
+def _frame_too_large(what: str, limit: int) -> MpregError:
+    return ResourceError(
+        "RESOURCE_FRAME_TOO_LARGE",
+        f"{what}; send a longer message in fragments",
+        limit="frame_bytes_max",
+        frame_bytes_max=limit,
+    )
 
 
 def _why(url: str, close: bytes) -> MpregError | None:

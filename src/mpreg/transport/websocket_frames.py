@@ -60,6 +60,9 @@ class ListenerFraming:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
+    def restrict(self, limits: Limits) -> None:
+        self._limits = limits
+
     def frame(self, message: bytes, encoding: Encoding) -> bytes:
         size = len(message)
         if size < 126:
@@ -100,6 +103,9 @@ class DiallerFraming:
         self.written = b""
         self._close = b""
         """picows closes on its own when it can't read what comes, and makes no more frames after that."""
+
+    def restrict(self, limits: Limits) -> None:
+        self._limits = limits
 
     def write(self, frame: bytes) -> None:
         self.written = frame

@@ -30,6 +30,10 @@ class Hello(WhatMessage, frozen=True, tag="HELLO"):
     proof: Nonce | UnsetType = UNSET
     """In the second HELLO: that the sender knows the cluster's secret (`docs/cluster.md` says how it is made)."""
     timestamp: float | UnsetType = UNSET
+    started: float | UnsetType = UNSET
+    """Seconds since 1970 at which this run of the node began; in the second HELLO, like `incarnation` and `meta`."""
+    incarnation: int | UnsetType = UNSET
+    meta: dict[str, str] | UnsetType = UNSET
 
 
 class Goodbye(WhatMessage, frozen=True, tag="GOODBYE"):
