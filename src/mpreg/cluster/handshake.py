@@ -21,7 +21,7 @@ import msgspec
 from msgspec import UNSET
 
 from mpreg.errors import ClusterError, MpregError
-from mpreg.wire.lifecycle import Hello
+from mpreg.wire.lifecycle import Hello, Offer
 from mpreg.wire.message import VERSION
 
 SECRET_BYTES_MIN: Final = 16
@@ -39,6 +39,7 @@ class Identity(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
     funs: tuple[str, ...] = ()
     locs: tuple[str, ...] = ()
+    offers: tuple[Offer, ...] = ()
     started: float = 0.0
     incarnation: int = 0
     meta: dict[str, str] = {}
@@ -145,6 +146,7 @@ class Handshake:
             hello.advertised_urls,
             hello.funs,
             hello.locs,
+            hello.offers,
             hello.started or 0.0,
             hello.incarnation or 0,
             hello.meta or {},
@@ -159,6 +161,7 @@ class Handshake:
             me.urls,
             node_id=me.node_id,
             run=me.run,
+            offers=me.offers,
             started=me.started,
             incarnation=me.incarnation,
             meta=me.meta,
@@ -169,7 +172,7 @@ class Handshake:
     def _proof(self, of_dialler: bool, said: Hello) -> str:
         both = (self._mine, self._theirs) if self.dials else (self._theirs, self._mine)
         direction = "dialler" if of_dialler else "acceptor"
-        facts = (said.advertised_urls, said.funs, said.locs, said.started, said.incarnation, said.meta)
+        facts = (said.advertised_urls, said.funs, said.locs, said.offers, said.started, said.incarnation, said.meta)
         text = _pack([LABEL, direction, *both, *(None if fact is UNSET else fact for fact in facts)])
         return hmac.new(self._secret, text, sha256).hexdigest()
 

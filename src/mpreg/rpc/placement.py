@@ -49,7 +49,17 @@ class LocalPlacement:
         self._providers = {function: LocalFunction(function, threads, debug) for function in registry}
 
     def place(self, fun: str, locs: Sequence[str]) -> Provider:
-        function = self._registry.find(fun, locs)
+        return self._provider(self._registry.find(fun, locs))
+
+    def look(self, fun: str, locs: Sequence[str]) -> LocalFunction | None:
+        function = self._registry.look(fun, locs)
+        return None if function is None else self._provider(function)
+
+    def has(self, fun: str) -> bool:
+        """With whatever resources."""
+        return self._registry.has(fun)
+
+    def _provider(self, function: Function) -> LocalFunction:
         provider = self._providers.get(function)
         if provider is None:
             provider = self._providers[function] = LocalFunction(function, self._threads, self._debug)

@@ -125,6 +125,19 @@ class Plan:
             raise RpcError("RPC_CYCLE", f"These commands wait for each other: {', '.join(circle)}", commands=circle)
 
 
+def resolve(call: Call, results: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a command whose results so far came with it."""
+    parse = _Parser(call.name, dict.fromkeys([*results, call.name]), set()).parse
+    resolver = _Resolver(results, dict.fromkeys(results, 0), lambda _: 0, ARGUMENTS_BYTES_MAX)
+    try:
+        return (
+            [resolver.resolve(parse(arg)) for arg in call.args],
+            {key: resolver.resolve(parse(value)) for key, value in call.kwargs.items()},
+        )
+    except RecursionError:
+        raise _too_deep(call.name) from None
+
+
 def check_names(names: Sequence[str]) -> dict[str, None]:
     """The names in order, or `RPC_INVALID_REQUEST`."""
     if not names:

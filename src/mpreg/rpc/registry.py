@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from mpreg.errors import RpcError
@@ -76,6 +76,19 @@ class Registry:
         self._functions[chosen] = [*same, function]
         self._count += 1
         return function
+
+    def look(self, name: str, locs: Sequence[str]) -> Function | None:
+        """The same without an error."""
+        same = self._functions.get(name)
+        if same is None:
+            return None
+        if not locs:
+            return same[0]
+        wanted = frozenset(locs)
+        return next((function for function in same if wanted <= function.locs), None)
+
+    def has(self, name: str) -> bool:
+        return name in self._functions
 
     def find(self, name: str, locs: Iterable[str]) -> Function:
         """The function with this name whose resources include `locs` (R-R4)."""

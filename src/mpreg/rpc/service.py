@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Coroutine
 from functools import partial
 from time import monotonic
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, Meta, Raw
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from mpreg.deadlines import Deadline, Deadlines
 from mpreg.errors import MpregError, ProtocolError, ResourceError, RpcError, TimedOut
 from mpreg.rpc.execution import TEXT_LENGTH_MAX
 from mpreg.rpc.placement import Placement, Provider
-from mpreg.rpc.plan import Call, Plan
+from mpreg.rpc.plan import Call, Plan, resolve
 from mpreg.rpc.signature import plain_args, plain_kwargs
 from mpreg.rpc.starting import Starter
 from mpreg.rpc.statistics import RpcStatistics
@@ -27,7 +28,7 @@ from mpreg.transport.session import Session
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.error import error_body
-from mpreg.wire.rpc import Command, Rpc, RpcCancel, RpcResponse
+from mpreg.wire.rpc import Command, InternalAnswer, InternalRpc, Rpc, RpcCancel, RpcResponse
 
 log = logging.getLogger(__name__)
 
@@ -42,21 +43,28 @@ class RpcLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     requests_max: Annotated[int, Meta(ge=1)] = 20_000
     requests_per_connection_max: Annotated[int, Meta(ge=1)] = 8_192
+    own_requests_max: Annotated[int, Meta(ge=1)] = 1_000
+    """Under way here before a node of a cluster lets others run what it could run itself (R-R5)."""
     threads_max: Annotated[int, Meta(ge=1)] = 32
     threads_waiting_max: Annotated[int, Meta(ge=1)] = 10_000
     arguments_bytes_max: Annotated[int, Meta(ge=1)] = 100_000_000
     """Of the results of other commands that the arguments of one command of the same request refer to."""
 
 
+Answer = type[RpcResponse] | type[InternalAnswer]
+"""Of a client, or of a node that has passed a command on."""
+
+
 class _Request:
     """One that is under way."""
 
-    __slots__ = ("deadline", "encoding", "is_answered", "message", "session", "started", "task", "timeout_s")
+    __slots__ = ("answer", "deadline", "encoding", "is_answered", "session", "started", "task", "timeout_s", "u")
 
-    def __init__(self, session: Session, message: Rpc, encoding: Encoding, timeout_s: float) -> None:
+    def __init__(self, session: Session, u: str, encoding: Encoding, timeout_s: float, answer: Answer) -> None:
         self.session = session
-        self.message = message
+        self.u = u
         self.encoding = encoding
+        self.answer = answer
         self.timeout_s = timeout_s
         self.started = monotonic()
         self.is_answered = False
@@ -72,7 +80,10 @@ class RpcService:
 
     def __init__(self, placement: Placement, deadlines: Deadlines, limits: RpcLimits) -> None:
         self.statistics = RpcStatistics()
+        self.internal_statistics = RpcStatistics()
+        """Of commands that other nodes have passed on."""
         self._placement = placement
+        self._own: Placement | None = None
         self._deadlines = deadlines
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -85,20 +96,45 @@ class RpcService:
         """Requests whose function still runs, answered or not."""
         return len(self._tasks)
 
+    def in_cluster(self, own: Placement) -> None:
+        """Other nodes pass commands on; they run here or not at all, as a command takes one hop within a cluster."""
+        self._own = own
+
     # What the node calls.
 
     def request(self, session: Session, message: Rpc, encoding: Encoding) -> None:
         """`rpc`: run it. The reply comes at once if nothing has to be waited for, else later."""
         command = message.cmds[0] if len(message.cmds) == 1 and not message.intermediate else None
         try:
-            timeout_s = self._admit(session, message)
+            timeout_s = self._admit(session, message.u, message.timeout_ms, self._limits.requests_per_connection_max)
             provider = None if command is None else self._placement.place(command.fun, command.locs)
         except MpregError as error:
             self.statistics.failed_requests += 1
-            self._send_error(session, encoding, message.u, error, None if command is None else command.name)
+            name = None if command is None else command.name
+            self._send_error(session, encoding, RpcResponse, message.u, error, name)
             return
-        request = _Request(session, message, encoding, timeout_s)
-        work = self._run(request, command, provider)
+        request = _Request(session, message.u, encoding, timeout_s, RpcResponse)
+        self._start(request, self._run(request, message, command, provider), provider)
+
+    def internal(self, session: Session, message: InternalRpc, encoding: Encoding) -> None:
+        """`internal-rpc`: a command that another node could not run itself."""
+        command = Command(message.name, message.command, message.args, message.kwargs, message.locs)
+        try:
+            timeout_s = self._admit(session, message.u, message.timeout_ms, self._limits.requests_max)
+            assert self._own is not None, "only a node of a cluster has links to others"
+            provider = self._own.place(command.fun, command.locs)
+        except MpregError as error:
+            self.internal_statistics.failed_requests += 1
+            body = error_body(error)
+            session.send(InternalAnswer(message.u, codec.NULL[encoding], body, started=False), encoding)
+            return
+        request = _Request(session, message.u, encoding, timeout_s, InternalAnswer)
+        if message.results:
+            provider = _Resolving(provider, message.results)
+        self._start(request, self._run(request, None, command, provider), provider)
+
+    def _start(self, request: _Request, work: Coroutine[Any, Any, None], provider: Provider | None) -> None:
+        session = request.session
         task = self._loop.create_task(work) if provider is None or provider.waits else self._starter.start(work)
         if task is None:
             return
@@ -108,7 +144,7 @@ class RpcService:
         if session.closed:  # the function has closed it in its first step
             task.cancel()
             return
-        self._open.setdefault(session, {})[message.u] = request
+        self._open.setdefault(session, {})[request.u] = request
         request.deadline = self._deadlines.add(request.left_s(), partial(self._expire, request))
 
     def cancel(self, session: Session, message: RpcCancel, encoding: Encoding) -> None:
@@ -121,7 +157,7 @@ class RpcService:
         """The connection is gone: nobody waits for its answers."""
         for request in list(self._open.get(session, {}).values()):
             if self._close(request):
-                self.statistics.failed_requests += 1
+                self._statistics_of(request).failed_requests += 1
             assert request.task is not None
             request.task.cancel()
 
@@ -141,11 +177,11 @@ class RpcService:
 
     # How a request goes.
 
-    def _admit(self, session: Session, message: Rpc) -> float:
+    def _admit(self, session: Session, u: str, asked_ms: float | UnsetType, connection_max: int) -> float:
         """The seconds that the request may take, or why it may not start."""
         if self._draining:
             raise ResourceError("RESOURCE_SHUTTING_DOWN", "The node is stopping and takes no new work")
-        timeout_ms = TIMEOUT_DEFAULT_MS if message.timeout_ms is UNSET else message.timeout_ms
+        timeout_ms = TIMEOUT_DEFAULT_MS if asked_ms is UNSET else asked_ms
         if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
             raise RpcError(
                 "RPC_INVALID_REQUEST",
@@ -155,22 +191,25 @@ class RpcService:
             )
         mine = self._open.get(session)
         if mine is not None:
-            if message.u in mine:
+            if u in mine:
                 raise ProtocolError("PROTOCOL_INVALID_MESSAGE", "A request with this `u` is under way", path="$.u")
-            if len(mine) >= self._limits.requests_per_connection_max:
-                raise _exhausted("this connection", self._limits.requests_per_connection_max)
+            if len(mine) >= connection_max:
+                raise _exhausted("this connection", connection_max)
         if len(self._tasks) >= self._limits.requests_max:
             raise _exhausted("this node", self._limits.requests_max)
         return timeout_ms / 1e3
 
-    async def _run(self, request: _Request, command: Command | None, provider: Provider | None) -> None:
+    async def _run(
+        self, request: _Request, message: Rpc | None, command: Command | None, provider: Provider | None
+    ) -> None:
         try:
             if command is not None and provider is not None:
                 result = await provider.call(command, request.encoding, request.timeout_s)
             else:
-                result = await self._run_plan(request)
+                assert message is not None
+                result = await self._run_plan(request, message)
         except MpregError as error:
-            self._fail(request, error, error.details.pop("command", None) if command is None else command.name)
+            self._fail(request, error, error.details.pop("command", None) if command is None else command.name or None)
         except _CommandFailed as failed:
             self._fail(request, failed.error, failed.command)
         except asyncio.CancelledError:  # by `_end` or `closed`, or by someone who found the task
@@ -183,9 +222,9 @@ class RpcService:
         else:
             self._succeed(request, result)
 
-    async def _run_plan(self, request: _Request) -> Raw:
+    async def _run_plan(self, request: _Request, message: Rpc) -> Raw:
         """Every command as soon as its inputs are there."""
-        message, encoding = request.message, request.encoding
+        encoding = request.encoding
         plan = Plan(
             [_call(command, encoding) for command in message.cmds],
             lambda value: len(memoryview(codec.encode_value(value, encoding))),
@@ -247,7 +286,7 @@ class RpcService:
         if request.deadline is not None:
             request.deadline.cancel()
             mine = self._open[request.session]
-            del mine[request.message.u]
+            del mine[request.u]
             if not mine:
                 del self._open[request.session]
         return True
@@ -255,31 +294,55 @@ class RpcService:
     def _succeed(self, request: _Request, result: Raw) -> None:
         if not self._close(request):
             return
-        statistics = self.statistics
+        statistics = self._statistics_of(request)
         statistics.successful_requests += 1
         statistics.latencies.add(monotonic() - request.started)
-        u, encoding = request.message.u, request.encoding
+        u, encoding = request.u, request.encoding
         try:
-            request.session.send(RpcResponse(u, result), encoding)
+            request.session.send(request.answer(u, result), encoding)
         except MpregError as too_large:
             statistics.successful_requests -= 1
             statistics.failed_requests += 1
-            self._send_error(request.session, encoding, u, too_large, None)
+            self._send_error(request.session, encoding, request.answer, u, too_large, None)
 
     def _fail(self, request: _Request, error: MpregError, command: str | None = None) -> None:
         if self._close(request):
-            self.statistics.failed_requests += 1
-            self.statistics.latencies.add(monotonic() - request.started)
-            self._send_error(request.session, request.encoding, request.message.u, error, command)
+            statistics = self._statistics_of(request)
+            statistics.failed_requests += 1
+            statistics.latencies.add(monotonic() - request.started)
+            self._send_error(request.session, request.encoding, request.answer, request.u, error, command)
 
-    def _send_error(self, session: Session, encoding: Encoding, u: str, error: MpregError, command: str | None) -> None:
+    def _statistics_of(self, request: _Request) -> RpcStatistics:
+        return self.statistics if request.answer is RpcResponse else self.internal_statistics
+
+    def _send_error(
+        self, session: Session, encoding: Encoding, answer: Answer, u: str, error: MpregError, command: str | None
+    ) -> None:
         body = error_body(error, command)
         try:
-            session.send(RpcResponse(u, codec.NULL[encoding], body), encoding)
+            session.send(answer(u, codec.NULL[encoding], body), encoding)
         except Exception as problem:  # noqa: BLE001 - details of a function's own error may have no encoding or no end
             log.debug("An error could not be sent whole: %s", problem)
             bare = msgspec.structs.replace(body, details=UNSET, traceback=UNSET, message=body.message[:TEXT_LENGTH_MAX])
-            session.send(RpcResponse(u, codec.NULL[encoding], bare), encoding)
+            session.send(answer(u, codec.NULL[encoding], bare), encoding)
+
+
+class _Resolving:
+    """A command that came with the results that its arguments refer to."""
+
+    def __init__(self, provider: Provider, results: dict[str, Any]) -> None:
+        self.waits = provider.waits
+        self._provider = provider
+        self._results = results
+
+    def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Awaitable[Raw]:
+        args, kwargs = resolve(_call(command, encoding), self._results)
+        return self._provider.call_plain(command, args, kwargs, encoding, timeout_s)
+
+    def call_plain(
+        self, command: Command, args: list[Any], kwargs: dict[str, Any], encoding: Encoding, timeout_s: float
+    ) -> Awaitable[Raw]:
+        return self._provider.call_plain(command, args, kwargs, encoding, timeout_s)
 
 
 class _CommandFailed(Exception):

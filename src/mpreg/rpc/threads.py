@@ -45,6 +45,11 @@ class Threads:
         """Threads in which a function runs, wanted or not any more."""
         return self._busy
 
+    @property
+    def is_free(self) -> bool:
+        """Would another call run at once?"""
+        return self._waiting + self._busy < self._threads_max
+
     def submit(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
         """Cancelling the future keeps a call that still waits from starting; one that runs goes on unheard."""
         with self._lock:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mpreg.wire.message import WhatMessage
@@ -15,8 +16,19 @@ NodeId = Annotated[str, Meta(min_length=1, max_length=128)]
 Nonce = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
+class Offer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A function that declares resources, or may be run twice (R-R4, R-R5)."""
+
+    name: str
+    locs: tuple[str, ...] = ()
+    idempotent: bool = False
+
+
 class Hello(WhatMessage, frozen=True, tag="HELLO"):
-    """Who this node is; in the second one also what it has and where it can be reached."""
+    """Who this node is; in the second one also what it has and where it can be reached.
+
+    Said once more on an open link, it tells of functions that have come or gone.
+    """
 
     funs: tuple[str, ...]
     locs: tuple[str, ...]
@@ -29,6 +41,8 @@ class Hello(WhatMessage, frozen=True, tag="HELLO"):
     """In the first HELLO: 32 random bytes, in hexadecimal."""
     proof: Nonce | UnsetType = UNSET
     """In the second HELLO: that the sender knows the cluster's secret (`docs/cluster.md` says how it is made)."""
+    offers: tuple[Offer, ...] = ()
+    """Those of `funs` of which there is more to say than the name."""
     timestamp: float | UnsetType = UNSET
     started: float | UnsetType = UNSET
     """Seconds since 1970 at which this run of the node began; in the second HELLO, like `incarnation` and `meta`."""

@@ -58,9 +58,13 @@ class InternalRpc(RoleMessage, frozen=True, tag="internal-rpc"):
     locs: tuple[str, ...] = ()
     timeout_ms: float | UnsetType = UNSET
     """What is left of the request's time."""
+    name: str = ""
+    """Of the command in its request, if its arguments refer to `results`."""
 
 
 class InternalAnswer(RoleMessage, frozen=True, tag="internal-answer"):
     u: str
     r: Raw
     error: ErrorBody | None = None
+    started: bool = True
+    """False: the command was refused before it began, so another node may have it (R-R5)."""

@@ -1,0 +1,58 @@
+"""Which other nodes have a function, with which resources (R-R4). Pure; nodes are told apart by their session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+N = TypeVar("N")
+
+
+class Offered(NamedTuple, Generic[N]):
+    """One function of one node."""
+
+    node: N
+    locs: frozenset[str]
+    idempotent: bool
+
+
+class Offers(Generic[N]):
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[Offered[N]]] = {}
+        self._names: dict[N, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        """Nodes."""
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[N]:
+        return iter(self._names)
+
+    def set(self, node: N, offers: Iterable[tuple[str, Sequence[str], bool]]) -> None:
+        """All that the node has: name, resources, idempotent."""
+        self.remove(node)
+        names: dict[str, None] = {}
+        for name, locs, idempotent in offers:
+            names[name] = None
+            self._by_name.setdefault(name, []).append(Offered(node, frozenset(locs), idempotent))
+        self._names[node] = tuple(names)
+
+    def remove(self, node: N) -> None:
+        for name in self._names.pop(node, ()):
+            left = [offered for offered in self._by_name[name] if offered.node != node]
+            if left:
+                self._by_name[name] = left
+            else:
+                del self._by_name[name]
+
+    def has(self, name: str) -> bool:
+        """With whatever resources."""
+        return name in self._by_name
+
+    def find(self, name: str, locs: Sequence[str]) -> list[Offered[N]]:
+        """Who has it with all these resources; each node once."""
+        all_offers = self._by_name.get(name, [])
+        if not locs:
+            return list({offered.node: offered for offered in all_offers}.values())
+        wanted = frozenset(locs)
+        return list({offered.node: offered for offered in all_offers if wanted <= offered.locs}.values())
