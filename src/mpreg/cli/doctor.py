@@ -126,7 +126,7 @@ def _port(scheme: str, settings: Settings) -> Finding:
 
 
 def _host(settings: Settings) -> Finding:
-    from mpreg.node.running import is_loopback
+    from mpreg.node.addresses import is_loopback
 
     if is_loopback(settings.host):
         return Finding("host", "ok", f"{settings.host}, this machine only")

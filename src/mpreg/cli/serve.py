@@ -40,6 +40,23 @@ PORT = _Port()
     type=click.Choice(["memory", "everysec", "always"]),
     help="What the embedded store may lose in a crash: all, a second, nothing acknowledged. [everysec]",
 )
+@click.option("--cluster", metavar="ID", help="Be a node of this cluster.")
+@click.option(
+    "--join",
+    metavar="URL",
+    multiple=True,
+    help="Where a node of the cluster may be found; also file:PATH, dns:NAME:PORT, srv:NAME. May be repeated.",
+)
+@click.option("--cluster-secret-file", metavar="F", help="What the nodes of the cluster share: 16 bytes or more.")
+@click.option(
+    "--advertise", metavar="URL", multiple=True, help="Where the other nodes reach this one. [its own listeners]"
+)
+@click.option("--cluster-port", type=PORT, help="Port of a TCP listener for other nodes only. [off]")
+@click.option(
+    "--membership",
+    type=click.Choice(["lan", "wan", "local"]),
+    help="How fast the death of a node is noticed, and how much talk that costs. [lan]",
+)
 @click.option("--config", metavar="F", help="TOML file of settings; the environment and options go over it.")
 @click.option("--ready-file", metavar="F", help="Written as JSON once the node accepts connections.")
 @click.option("--log", type=click.Choice(["text", "json"]), help="How log lines look. [text]")
@@ -55,4 +72,6 @@ def serve(app: str | None, config: str | None, ready_file: str | None, **setting
     from mpreg.node.run import run
 
     node = Node() if app is None else load_node(app)
+    for several in ("join", "advertise"):
+        settings[several] = settings[several] or None
     run(node, file=config, overrides=settings, ready_file=ready_file)

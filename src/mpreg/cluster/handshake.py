@@ -5,8 +5,9 @@
     dialler -> acceptor   HELLO  proof, functions, addresses
     acceptor -> dialler   HELLO  proof, functions, addresses: the link is open
 
-A proof is an HMAC-SHA256, keyed by the cluster's secret, of the direction, both introductions (hence both nonces, names,
-runs and the cluster) and what its own HELLO says; so it is of no use on another link, in another direction, or later.
+A proof is an HMAC-SHA256, keyed by the cluster's secret, of the direction, both introductions (hence both nonces,
+names, runs and the cluster) and what its own HELLO says; so it is of no use on another link, in another direction, or
+later.
 The dialler proves itself first: a stranger who dials gets nothing to try secrets on.
 """
 
@@ -57,7 +58,7 @@ NEXT: Final = {State.INTRODUCTION: State.PROOF, State.PROOF: State.OPEN}
 
 
 class Handshake:
-    """Of one link, at one end of it. `take` each HELLO that comes, send what it returns; `is_open` says when it is done.
+    """Of one link, at one end of it. `take` each HELLO that comes, send what it returns, until it `is_open`.
 
     What `take` raises is to be sent to the peer, and the link to be closed. An empty `secret` proves nothing: who may
     link without one is for the caller to decide before.
@@ -87,7 +88,14 @@ class Handshake:
         """A dialler's first word, an acceptor's answer to it."""
         me = self._me
         return Hello(
-            (), (), me.cluster_id, node_id=me.node_id, run=me.run, nonce=self._nonce, timestamp=timestamp, version=VERSION
+            (),
+            (),
+            me.cluster_id,
+            node_id=me.node_id,
+            run=me.run,
+            nonce=self._nonce,
+            timestamp=timestamp,
+            version=VERSION,
         )
 
     def take(self, hello: Hello, timestamp: float) -> Hello | None:

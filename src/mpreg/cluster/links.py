@@ -1,4 +1,4 @@
-"""The links of one node to the others of its cluster: at most one a pair, opened from either side, closed in good order.
+"""The links of one node to the others of its cluster: at most one a pair, opened from either side.
 
 Invariant: of two links between the same runs of two nodes, both ends keep the same one.
 """
@@ -36,7 +36,7 @@ Divert = Callable[[Session, LinkHandler], None]
 
 
 class Links:
-    """`linked` and `unlinked` are told of nodes, each once and in turn for a node."""
+    """`linked` and `unlinked` are told of nodes, each once and in turn for a node; `left` of those that say GOODBYE."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Links:
         *,
         linked: Callable[[NodeLink], None],
         unlinked: Callable[[NodeLink, MpregError | None], None],
+        left: Callable[[NodeLink], None],
         tls: TlsFiles | None = None,
         limits: Limits = INTERNAL,
     ) -> None:
@@ -61,6 +62,7 @@ class Links:
         self._divert = divert
         self._linked = linked
         self._unlinked = unlinked
+        self._left = left
         self._tls = tls
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -255,10 +257,7 @@ class Links:
             log.warning("%s said GOODBYE for %s", node.node_id, message.node_id[:128])
             return
         node.leaving = True
-        self.left(node)
-
-    def left(self, node: NodeLink) -> None:
-        """Replaced by who wants to know of a GOODBYE."""
+        self._left(node)
 
     def _count_refusal(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()

@@ -83,7 +83,9 @@ class Opening:
             self._finish(to_exception(decoded.error))
             link.close()
         else:
-            self.fail(ClusterError("CLUSTER_HANDSHAKE", "Between nodes nothing but HELLO comes first", expected="HELLO"))
+            self.fail(
+                ClusterError("CLUSTER_HANDSHAKE", "Between nodes nothing but HELLO comes first", expected="HELLO")
+            )
 
     def on_refused(self, link: Link, error: MpregError) -> None:
         if self._handler is not None:

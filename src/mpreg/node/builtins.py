@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from mpreg.rpc import Registry
+
+if TYPE_CHECKING:
+    from mpreg.node.services import Services
 
 
 async def echo(value: Any) -> Any:
@@ -26,14 +29,23 @@ def add_builtins(
     describe: Callable[[], dict[str, Any]],
     statistics: Callable[[], dict[str, Any]],
     topic_rates: Callable[[str, float, int], Awaitable[dict[str, Any]]],
+    services: Callable[[], Services],
 ) -> None:
-    async def functions() -> list[dict[str, Any]]:
-        """Every function: name, documentation, JSON Schema of arguments and result, resources, providers."""
+    async def own_functions() -> list[dict[str, Any]]:
+        """The functions of the node that is asked, and no other."""
         return [{**function.describe(), "providers": [name()]} for function in registry]
 
+    async def functions() -> list[dict[str, Any]]:
+        """Every function of the cluster: name, documentation, JSON Schema of arguments and result, resources,
+        providers."""
+        own = await own_functions()
+        clustering = services().clustering
+        return own if clustering is None else await clustering.functions(own)
+
     async def nodes() -> list[dict[str, Any]]:
-        """The nodes of this cluster."""
-        return [describe()]
+        """The nodes of this cluster, as the node that is asked sees them."""
+        clustering = services().clustering
+        return [describe()] if clustering is None else clustering.nodes(describe())
 
     async def stats() -> dict[str, Any]:
         """What this node counts."""
@@ -48,10 +60,27 @@ def add_builtins(
         their topic, the busiest first."""
         return await topic_rates(pattern, seconds, depth)
 
+    async def state() -> list[dict[str, Any]]:
+        """What the nodes of the cluster share: key, value, version, who set it."""
+        return services().in_cluster().state()
+
+    async def refusals() -> dict[str, str]:
+        """Addresses of nodes that were tried without success, and why."""
+        return services().in_cluster().refusals()
+
+    async def leave() -> str:
+        """The node that is asked leaves its cluster in good order. It goes on serving its own clients."""
+        services().in_cluster().cluster.leave()
+        return name()
+
     registry.add(echo, idempotent=True)
     registry.add(echos, idempotent=True)
     registry.add(echo, "mpreg.echo", idempotent=True)
     registry.add(functions, "mpreg.functions", idempotent=True)
+    registry.add(own_functions, "mpreg.node.functions", idempotent=True)
     registry.add(nodes, "mpreg.nodes", idempotent=True)
     registry.add(stats, "mpreg.stats", idempotent=True)
     registry.add(topics, "mpreg.topics", idempotent=True)
+    registry.add(state, "mpreg.cluster.state", idempotent=True)
+    registry.add(refusals, "mpreg.cluster.refusals", idempotent=True)
+    registry.add(leave, "mpreg.cluster.leave")

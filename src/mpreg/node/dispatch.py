@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mpreg.errors import MpregError, ProtocolError, ResourceError
-from mpreg.transport import Link
+from mpreg.transport import Link, LinkHandler
 from mpreg.transport.session import Session
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
@@ -54,6 +54,14 @@ class Dispatch:
             self.sessions.add(connection.session)
         return connection
 
+    def divert(self, session: Session, handler: LinkHandler) -> None:
+        """It is no client: from now on `handler` hears of its link, and nobody here does."""
+        for connection in self._connections:
+            if connection.session is session:
+                self.forget(connection)
+                connection.diverted = handler
+                return
+
     def say_goodbye(self, name: str) -> None:
         """Tell everyone that this node leaves, then close."""
         for connection in list(self._connections):
@@ -94,22 +102,32 @@ class Dispatch:
 class _Connection:
     """The handler of one link."""
 
-    __slots__ = ("_dispatch", "encoding", "session")
+    __slots__ = ("_dispatch", "diverted", "encoding", "session")
 
     def __init__(self, dispatch: Dispatch, link: Link) -> None:
         self._dispatch = dispatch
         self.session = Session(link)
         self.encoding: Encoding | None = None
         """Of the last message; what the node says unasked is said in it."""
+        self.diverted: LinkHandler | None = None
 
     def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
+        if self.diverted is not None:
+            self.diverted.on_message(link, message, encoding)
+            return
         self.encoding = encoding
         self._dispatch.handle(self, message, encoding)
 
     def on_refused(self, link: Link, error: MpregError) -> None:
+        if self.diverted is not None:
+            self.diverted.on_refused(link, error)
+            return
         answer(self.session, self.encoding or Encoding.JSON, error, None)
 
     def on_closed(self, link: Link, error: MpregError | None) -> None:
+        if self.diverted is not None:
+            self.diverted.on_closed(link, error)
+            return
         if error is not None:
             log.debug("%s: %s", link.url, error)
         self._dispatch.forget(self)

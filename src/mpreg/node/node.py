@@ -50,7 +50,14 @@ class Node:
         self._beside: list[AbstractAsyncContextManager[Any]] = []
         self._entered = AsyncExitStack()
         self._handlers: list[Handler] = []
-        add_builtins(self._registry, lambda: self.name, self._describe, self._statistics, self._topic_rates)
+        add_builtins(
+            self._registry,
+            lambda: self.name,
+            self._describe,
+            self._statistics,
+            self._topic_rates,
+            lambda: self._started().services,
+        )
 
     @property
     def name(self) -> str:

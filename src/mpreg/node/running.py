@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 from mpreg import __version__
 from mpreg.errors import ConfigError
+from mpreg.node.addresses import is_loopback
 from mpreg.node.dispatch import Dispatch
 from mpreg.node.service import Service
 from mpreg.node.services import Services
@@ -79,10 +79,19 @@ class Running:
             )
 
     async def failed(self) -> None:
-        if self._embedded is None:
+        clustering = self.services.clustering
+        waits = [] if clustering is None else [asyncio.shield(clustering.failed)]
+        if self._embedded is not None:
+            waits.append(asyncio.ensure_future(self._embedded.wait()))
+        if not waits:
             await asyncio.get_running_loop().create_future()
-        else:
-            await self._embedded.wait()
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                await ended
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     def stop_accepting(self) -> None:
         for listener in self._listeners.values():
@@ -182,11 +191,3 @@ async def _close(service: Service) -> None:
             await closing
     except Exception:
         log.exception("%s could not be closed in good order", service.name)
-
-
-def is_loopback(host: str) -> bool:
-    """Can only this machine reach it? A name that is not `localhost` may stand for any address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

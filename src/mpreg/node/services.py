@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpreg.deadlines import Deadlines
+from mpreg.node.clustering import Clustering, not_clustered, refuse_hello
 from mpreg.node.dispatch import Dispatch
 from mpreg.node.service import Service
 from mpreg.node.settings import Settings
 from mpreg.pubsub import Handler, PubSubService
 from mpreg.rpc import LocalPlacement, Registry, RpcService, Threads
 from mpreg.store import Store
+from mpreg.wire.lifecycle import Hello
 from mpreg.wire.rpc import Rpc, RpcCancel
 
 
@@ -32,8 +34,15 @@ class Services:
         self.dispatch = dispatch
         self.deadlines = Deadlines(loop)
         self.threads = Threads(loop, settings.rpc.threads_max, settings.rpc.threads_waiting_max)
-        placement = LocalPlacement(registry, self.threads, settings.debug)
+        self.clustering = Clustering(settings, registry, self.threads, dispatch) if settings.cluster else None
+        placement = (
+            LocalPlacement(registry, self.threads, settings.debug)
+            if self.clustering is None
+            else self.clustering.placement
+        )
         self.rpc = RpcService(placement, self.deadlines, settings.rpc)
+        if self.clustering is not None:
+            self.clustering.use(self.rpc)
         self.pubsub = PubSubService(secrets.token_hex(5), settings.pubsub)
         self._handlers = handlers
 
@@ -43,6 +52,7 @@ class Services:
         return [
             Service(name="deadlines", close=self.deadlines.close),
             Service(name="threads", close=self.threads.close),
+            self._cluster(),
             Service(
                 name="rpc",
                 handlers={Rpc: rpc.request, RpcCancel: rpc.cancel},
@@ -67,6 +77,25 @@ class Services:
 
     async def _in_thread(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return await self.threads.submit(call, args, {})
+
+    def in_cluster(self) -> Clustering:
+        """Raises `CLUSTER_NOT_CLUSTERED`."""
+        if self.clustering is None:
+            raise not_clustered()
+        return self.clustering
+
+    def _cluster(self) -> Service:
+        clustering = self.clustering
+        if clustering is None:
+            return Service(name="cluster", handlers={Hello: refuse_hello})
+        return Service(
+            name="cluster",
+            handlers=clustering.cluster.handlers,
+            listening=clustering.listening,
+            report=clustering.report,
+            drain=clustering.drain,
+            close=clustering.close,
+        )
 
     def _rpc_report(self) -> dict[str, Any]:
         return {

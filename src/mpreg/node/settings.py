@@ -35,6 +35,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where the embedded store keeps its data."""
     durability: Literal["memory", "everysec", "always"] = "everysec"
     """What the embedded store may lose in a crash: everything, the last second, nothing acknowledged."""
+    cluster: Annotated[str, Meta(max_length=128)] = ""
+    """The id of the cluster that this node is part of; none if empty."""
+    join: tuple[str, ...] | str = ()
+    """Where nodes of the cluster may be found, as a list or with spaces between: URLs, `file:PATH`, `dns:NAME:PORT`,
+    `srv:NAME`."""
+    cluster_secret_file: str | None = None
+    """What the nodes of the cluster share, 16 bytes or more. Needed unless all are on this machine, or show
+    certificates."""
+    advertise: tuple[str, ...] | str = ()
+    """URLs at which the other nodes reach this one; its own listeners if empty."""
+    cluster_port: Port = "off"
+    """A TCP listener for other nodes only. They may also use the listeners for clients."""
+    membership: Literal["lan", "wan", "local"] = "lan"
+    """How fast a death is noticed, and how much talk it costs (R-G5)."""
     debug: bool = False
     """Errors carry the traceback of the function that raised. Not for a node that strangers can reach."""
     log: Literal["text", "json"] = "text"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from mpreg.rpc.execution import LocalFunction
-from mpreg.rpc.registry import Registry
+from mpreg.rpc.registry import Function, Registry
 from mpreg.rpc.threads import Threads
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.rpc import Command

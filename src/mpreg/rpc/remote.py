@@ -55,7 +55,14 @@ class RemoteCalls:
         return len(self._open.get(node, ()))
 
     def send(
-        self, node: Session, fun: str, args: Any, kwargs: Any, locs: tuple[str, ...], encoding: Encoding, timeout_s: float
+        self,
+        node: Session,
+        fun: str,
+        args: Any,
+        kwargs: Any,
+        locs: tuple[str, ...],
+        encoding: Encoding,
+        timeout_s: float,
     ) -> tuple[str, Future[Raw]]:
         """Raises `NotStarted`."""
         if node.closed:

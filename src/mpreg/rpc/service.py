@@ -96,6 +96,10 @@ class RpcService:
         """Requests whose function still runs, answered or not."""
         return len(self._tasks)
 
+    @property
+    def is_draining(self) -> bool:
+        return self._draining
+
     def in_cluster(self, own: Placement) -> None:
         """Other nodes pass commands on; they run here or not at all, as a command takes one hop within a cluster."""
         self._own = own
