@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from typing import Any
 
 import pytest
 from tests.apps.muf.conftest import Units
 from tests.apps.muf.peer import all_keys, until_set
 
-from mpreg.apps.muf import Request
+from mpreg.apps.muf import Request, codecs
+from mpreg.apps.muf.handlers import Late, in_time
+from mpreg.apps.muf.names import Name
 from mpreg.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -296,9 +301,11 @@ async def test_progress_is_a_note_that_anyone_can_read(unit: Units, store: Store
         {"claim": "lease"},
         {"group": "a/b"},
         {"issuers": ["a b"]},
+        {"issuers": "FE"},
         {"target": ""},
         {"concurrency": 0},
         {"concurrency": True},
+        {"concurrency": 1.5},
         {"group": "G", "lease_s": 0},
         {"grup": "G"},
     ],
@@ -307,3 +314,168 @@ async def test_an_offer_that_makes_no_sense_is_refused_at_once(unit: Units, offe
     backend = await unit("BE")
     with pytest.raises((ValueError, TypeError)):
         backend.on_request(**offer)
+
+
+async def test_a_sync_function_has_as_many_threads_as_it_has_requests_at_a_time(unit: Units, store: Store) -> None:
+    """Else requests would wait for a thread, claimed, until they expire."""
+    together = threading.Barrier(20)
+    backend = await unit("BE")
+
+    @backend.on_request(concurrency=20)
+    def meet(request: Request) -> bytes:
+        together.wait(20)
+        return b"met"
+
+    await backend.ready()
+    for n in range(20):
+        await ask(store, str(n))
+    for n in range(20):
+        assert await until_set(store, f"MUF/FE/RES/{n}") == b"met"
+    with pytest.raises(ValueError, match="concurrency: at most 1000 for a sync function"):
+        backend.on_request(concurrency=1001)(lambda request: b"")
+
+
+async def test_a_thread_that_comes_too_late_does_not_begin() -> None:
+    ran: list[str] = []
+
+    async def write(name: Name, data: bytes, ttl_s: float | None) -> None:
+        raise AssertionError("nobody waits for an answer")
+
+    request = Request(Name("FE", "REQ", "1"), b"", codecs.BYTES, write, write, expires_at=time.monotonic())
+    assert request.expired
+    with pytest.raises(Late):
+        in_time(lambda request: ran.append(request.id), request)
+    assert ran == []
+
+
+async def test_a_condition_that_fails_leaves_the_request_alone_and_the_backend_at_work(
+    unit: Units, store: Store
+) -> None:
+    backend = await unit("BE")
+    backend.on_request(when=lambda name: 1 / (name.id != "bad") > 0)(echo)
+    await backend.ready()
+    await ask(store, "bad")
+    await ask(store, "good")
+    assert await until_set(store, "MUF/FE/RES/good") == b"echo x"
+    assert await store.command("EXISTS", "MUF/FE/ERR/bad") == 0
+
+
+@pytest.mark.parametrize("bad", [{"data": object()}, {"data": b"", "ttl": 0}])
+async def test_an_answer_that_cannot_be_is_no_answer_so_the_asker_is_told(
+    unit: Units, store: Store, bad: dict[str, Any]
+) -> None:
+    backend = await unit("BE")
+
+    @backend.on_request
+    async def answer(request: Request) -> None:
+        await request.reply(**bad)
+
+    await backend.ready()
+    await ask(store, "1")
+    assert (await until_set(store, "MUF/FE/ERR/1")).startswith(b"ValueError: ")
+
+
+async def test_a_handler_whose_own_work_was_cancelled_answers_err(unit: Units, store: Store) -> None:
+    backend = await unit("BE")
+
+    @backend.on_request
+    async def work(request: Request) -> None:
+        inner = asyncio.create_task(asyncio.Event().wait())
+        inner.cancel()
+        await inner
+
+    await backend.ready()
+    await ask(store, "1")
+    assert await until_set(store, "MUF/FE/ERR/1") == b"CancelledError: "
+
+
+async def test_a_function_that_returns_something_to_await_is_awaited(unit: Units, store: Store) -> None:
+    backend = await unit("BE")
+
+    @backend.on_request
+    def begin(request: Request) -> Any:
+        return echo(request)
+
+    await backend.ready()
+    await ask(store, "1")
+    assert await until_set(store, "MUF/FE/RES/1") == b"echo x"
+
+
+async def test_a_loop_takes_a_request_when_it_asks_for_one_and_leaves_the_rest_to_others(
+    unit: Units, store: Store
+) -> None:
+    slow, quick = await unit("SLOW"), await unit("QUICK")
+    requests = slow.requests(group="G")
+    await ask(store, "1")
+    first = await anext(requests)
+    assert first.id == "1"
+    await ask(store, "2")
+    await ask(store, "3")
+    quick.on_request(group="G")(lambda request: b"quick")
+    await quick.ready()
+    assert await until_set(store, "MUF/FE/RES/2") == b"quick"
+    assert await until_set(store, "MUF/FE/RES/3") == b"quick"
+    await first.reply(b"slow")
+    assert await store.command("GET", "MUF/FE/RES/1") == b"slow"
+    await requests.aclose()
+
+
+async def test_a_loop_that_is_busy_for_long_gets_nothing_that_expired_meanwhile(unit: Units, store: Store) -> None:
+    backend = await unit("BE")
+    requests = backend.requests()
+    await ask(store, "1")
+    first = await anext(requests)
+    await store.command("SET", "MUF/FE/REQ/old", "x", "PX", 100)
+    while await store.command("EXISTS", "MUF/FE/REQ/old"):
+        await asyncio.sleep(0.01)
+    await ask(store, "new")
+    await first.reply(b"")
+    assert (await anext(requests)).id == "new"
+    await requests.aclose()
+
+
+async def test_a_loop_holds_no_more_than_it_may(unit: Units, store: Store) -> None:
+    backend = await unit("BE")
+    requests = backend.requests(concurrency=2)
+    for n in range(3):
+        await ask(store, str(n))
+    held = [await anext(requests), await anext(requests)]
+    third = asyncio.ensure_future(anext(requests))
+    await ask(store, "more")
+    done, _ = await asyncio.wait([third], timeout=0.1)
+    assert not done
+    await held[0].fail("no")
+    assert (await third).id not in [request.id for request in held]
+    await requests.aclose()
+
+
+async def test_what_is_claimed_but_not_begun_when_a_backend_stops_is_given_back(unit: Units, store: Store) -> None:
+    """It stops between the claim and the start, so another one of the group may have the request."""
+    backend = await unit("BE")
+    backend.on_request(group="G")(echo)
+    await backend.ready()
+    inner = backend._backends[0]
+    inner._stopping = True
+    await ask(store, "1")
+    async with store.keyspace_events("MUF/G/KEEP/*", needs="$xg") as events:
+        other = await unit("OTHER")
+        while await store.command("EXISTS", "MUF/G/KEEP/claim.FE.1"):
+            await anext(events)
+        other.on_request(group="G")(lambda request: b"other")
+        await other.ready()
+    assert await until_set(store, "MUF/FE/RES/1") == b"other"
+    inner._stopping = False
+
+
+async def test_a_unit_counts(unit: Units, store: Store) -> None:
+    backend = await unit("BE")
+    backend.on_request(echo)
+    await backend.ready()
+    await store.command("SET", "MUF/a/b/REQ/c", "x", "EX", 10)
+    await ask(store, "1")
+    await until_set(store, "MUF/FE/RES/1")
+    found = backend.statistics
+    assert (found.handled, found.ignored, found.calls, found.waiting, found.dropped, found.polls) == (
+        *(1, 1, 0, 0, 0),
+        False,
+    )

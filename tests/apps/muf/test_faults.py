@@ -61,11 +61,14 @@ async def test_subscriptions_that_are_killed_at_random_lose_no_call_and_run_none
         assert sorted(ran) == sorted(f"call-{n}" for n in range(2000))
 
 
-async def test_all_connections_that_are_killed_at_any_point_lose_no_call() -> None:
+@pytest.mark.parametrize("own_id", [False, True], ids=["made id", "own id"])
+@pytest.mark.parametrize("claim", ["once", "lease"])
+async def test_all_connections_that_are_killed_at_any_point_lose_no_call(claim: str, own_id: bool) -> None:
     with valkey() as server:
-        async with pair(server.url, group="G") as (frontend, _, ran):
+        async with pair(server.url, group="G", claim=claim) as (frontend, _, ran):
             for n in range(30):
-                asking = asyncio.create_task(frontend.request(b"%d" % n, timeout=20))
+                id = f"call-{n}" if own_id else None
+                asking = asyncio.create_task(frontend.request(b"%d" % n, timeout=20, id=id))
                 for _ in range(n % 10):
                     await asyncio.sleep(0)
                 server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -98,12 +101,14 @@ async def test_without_events_and_without_the_right_to_set_them_the_keys_are_pol
         url = server.url.replace("unix://", "unix://weak:pw@")
         async with pair(url) as (frontend, backend, _):
             assert await frontend.request(b"polled") == b"polled"
-            assert frontend._frontend.polls
-            assert backend._backends[0]._events.polls
+            assert frontend.statistics.polls
+            assert backend.statistics.polls
         assert server.call("CONFIG", "GET", "notify-keyspace-events")[1] == b""
 
 
-async def test_users_with_only_the_rights_that_the_note_needs() -> None:
+@asynccontextmanager
+async def least_rights() -> AsyncIterator[tuple[Server, Unit, Unit]]:
+    """A server whose flags are set, a frontend and a backend with only the rights that the note needs."""
     with valkey(options=["--notify-keyspace-events", "K$"]) as server:
         common = ["on", ">pw", "+get", "+set", "+psubscribe", "+punsubscribe", "+hello", "+auth", "+ping", "+client"]
         server.call(
@@ -131,7 +136,76 @@ async def test_users_with_only_the_rights_that_the_note_needs() -> None:
         async with await Unit.connect("FE", frontend_url) as frontend, await Unit.connect("BE", backend_url) as backend:
             backend.on_request(lambda request: request.raw)
             await backend.ready()
-            assert await frontend.request(b"x") == b"x"
+            yield server, frontend, backend
+
+
+async def test_users_with_only_the_rights_that_the_note_needs(caplog: pytest.LogCaptureFixture) -> None:
+    async with least_rights() as (server, frontend, backend):
+        assert await frontend.request(b"x") == b"x"
+        assert not frontend.statistics.polls, "an event that comes proves that events come"
+        assert not backend.statistics.polls
+        for n in range(20):
+            asking = asyncio.create_task(frontend.request(b"%d" % n, timeout=20))
+            for _ in range(n % 5):
+                await asyncio.sleep(0)
+            server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            assert await asking == b"%d" % n
+    assert caplog.text.count("are not looked for") == 1, "what is not allowed is said once, not at each attempt"
+
+
+async def test_the_asker_with_the_least_rights_is_not_troubled_by_a_connection_that_breaks() -> None:
+    """It may not read what it wrote, so it can't see whether the request got through."""
+    async with least_rights() as (server, frontend, backend):
+        await backend.close()
+        assert isinstance(frontend.store, Store)
+        asking = asyncio.create_task(frontend.request(b"x", id="1", timeout=20))
+        while not server.call("EXISTS", "MUF/FE/REQ/1"):
+            await asyncio.sleep(0.01)
+        call = frontend._frontend._calls["1"]
+        call.again = True  # as after a connection that broke while the request was under way
+        frontend._frontend._ask(call)
+        await asyncio.sleep(0.05)
+        server.call("SET", "MUF/FE/RES/1", "answer", "EX", 10)
+        assert await asking == b"answer"
+
+
+async def test_a_backend_that_stops_while_the_store_is_away_stops_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mpreg.apps.muf.backend.FAREWELL_S", 0.1)
+    started = asyncio.Event()
+
+    async def never(request: Request) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    with valkey() as server:
+        unit = await Unit.connect("BE", server.url)
+        unit.on_request(concurrency=3)(never)
+        await unit.ready()
+        server.call("SET", "MUF/FE/REQ/1", "x", "EX", 10)
+        await started.wait()
+        server.kill()
+        async with asyncio.timeout(10):
+            await unit.close(0)
+
+
+async def test_an_answer_waits_for_a_server_that_is_full() -> None:
+    with valkey() as server:
+        full = asyncio.Event()
+
+        async def fill(request: Request) -> bytes:
+            server.call("CONFIG", "SET", "maxmemory", "1")
+            full.set()
+            return b"answer"
+
+        async with await Unit.connect("BE", server.url) as backend, await connect(server.url) as store:
+            backend.on_request(fill)
+            await backend.ready()
+            await store.command("SET", "MUF/FE/REQ/1", "x", "EX", 10)
+            await full.wait()
+            server.call("CONFIG", "SET", "maxmemory", "0")
+            assert await until_set(store, "MUF/FE/RES/1") == b"answer"
 
 
 async def test_a_user_who_may_not_write_is_told_so() -> None:

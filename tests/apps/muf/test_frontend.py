@@ -8,9 +8,11 @@ import math
 import pytest
 from tests.apps.muf.conftest import Units
 from tests.apps.muf.peer import all_keys, err, raw_backend, res, until_set
+from tests.store.servers import StoreServers
 
-from mpreg.apps.muf import MufConnectionLost, MufIdInUse, MufRemoteError, MufTimeout
-from mpreg.store import Store
+from mpreg.apps.muf import MufConnectionLost, MufIdInUse, MufRemoteError, MufTimeout, Unit
+from mpreg.errors import StoreError
+from mpreg.store import Store, StoreLimits, connect
 
 pytestmark = pytest.mark.anyio
 
@@ -153,8 +155,60 @@ async def test_closing_a_unit_ends_the_calls_that_wait(unit: Units, store: Store
     await frontend.close()
     with pytest.raises(MufConnectionLost):
         await asking
+    for ask in (frontend.request, frontend.send, frontend.answer):
+        with pytest.raises(MufConnectionLost) as lost:
+            await ask("y")
+        assert lost.value.state_changed is False
     with pytest.raises(MufConnectionLost):
-        await frontend.request(b"y")
+        frontend.on_request(lambda request: b"")
+
+
+async def test_a_store_that_is_closed_under_a_unit_ends_its_calls(store: Store, store_servers: StoreServers) -> None:
+    own = await connect(store_servers.url)
+    async with await Unit.connect("FE", own) as frontend:
+        asking = asyncio.create_task(frontend.request(b"x", id="1"))
+        await until_set(store, "MUF/FE/REQ/1")
+        await own.close()
+        with pytest.raises(MufConnectionLost):
+            await asking
+
+
+async def test_more_calls_than_the_store_takes_at_once_fail_or_are_answered(
+    store: Store, store_servers: StoreServers
+) -> None:
+    limits = StoreLimits(pending_commands_max=20)
+    async with (
+        await connect(store_servers.url, limits=limits) as narrow,
+        await Unit.connect("FE", narrow) as frontend,
+        raw_backend(store, lambda key, value: [res(key, value)]),
+    ):
+        asking = [asyncio.create_task(frontend.request(b"%d" % n, timeout=10)) for n in range(100)]
+        done = await asyncio.gather(*asking, return_exceptions=True)
+        assert await frontend.request(b"and then") == b"and then"
+    answered = [n for n, answer in enumerate(done) if answer == b"%d" % n]
+    refused = [error.code for error in done if isinstance(error, StoreError)]
+    assert answered
+    assert set(refused) == {"STORE_BUSY"}
+    assert len(answered) + len(refused) == 100
+
+
+async def test_an_answer_can_be_waited_for_after_asking(unit: Units, store: Store) -> None:
+    frontend, other = await unit("FE", codec="str"), await unit("FE", codec="str")
+    async with raw_backend(
+        store, lambda key, value: [err(key, b"no") if value == b"bad" else res(key, b"of " + value)]
+    ):
+        id = await frontend.send("x")
+        assert await frontend.answer(id) == "of x"
+        assert await other.answer(id) == "of x", "in another process as well"
+        with pytest.raises(MufRemoteError):
+            await frontend.answer(await frontend.send("bad"))
+    waiting = asyncio.create_task(frontend.answer("later"))
+    await store.command("SET", "MUF/FE/RES/later", "there", "EX", 10)
+    assert await waiting == "there"
+    with pytest.raises(MufTimeout):
+        await frontend.answer("never", timeout=0.05)
+    with pytest.raises(ValueError, match="id"):
+        await frontend.answer("a/b")
 
 
 async def test_codecs_work_at_the_edge(unit: Units, store: Store) -> None:

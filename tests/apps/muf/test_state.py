@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.apps.muf.conftest import Units
-from tests.apps.muf.peer import until_set
+from tests.store.servers import valkey
 
+from mpreg.apps.muf import Request, Unit
+from mpreg.errors import StoreError
 from mpreg.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -41,10 +45,66 @@ async def test_watching_tells_the_value_now_and_what_comes(unit: Units, store: S
     await values.aclose()
 
 
-async def test_a_unit_that_lives_says_so(unit: Units, store: Store) -> None:
+async def test_watching_goes_on_where_the_server_tells_nothing() -> None:
+    with valkey() as server:
+        server.call("ACL", "SETUSER", "weak", "on", ">pw", "~MUF/*", "&*", "+@all", "-config")
+        url = server.url.replace("unix://", "unix://weak:pw@")
+        async with await Unit.connect("ONE", url) as one:
+            values = one.watch("state")
+            await one.keep("state", b"first")
+            assert await anext(values) == b"first"
+            await one.keep("state", b"second")
+            assert await anext(values) == b"second"
+            await values.aclose()
+
+
+async def test_watching_survives_the_loss_of_the_connection() -> None:
+    with valkey() as server:
+        async with await Unit.connect("ONE", server.url) as one:
+            values = one.watch("state")
+            await one.keep("state", b"first")
+            assert await anext(values) == b"first"
+            for n in range(5):
+                server.call("CLIENT", "KILL", "TYPE", "pubsub")
+                server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                server.call("SET", "MUF/ONE/KEEP/state", n)
+                assert await anext(values) == b"%d" % n
+            await values.aclose()
+
+
+async def test_a_unit_that_lives_says_so_from_the_start(unit: Units, store: Store) -> None:
+    other = await unit("OTHER", codec="json")
+    assert not await other.is_alive("ONE")
     await unit("ONE", alive=True)
-    await until_set(store, "MUF/ONE/KEEP/alive")
+    assert await other.is_alive("ONE")
     assert 0 < await store.command("TTL", "MUF/ONE/KEEP/alive") <= 15
+
+
+async def test_a_unit_that_may_not_say_that_it_lives_is_told_so_at_once() -> None:
+    with valkey() as server:
+        server.call("ACL", "SETUSER", "reader", "on", ">pw", "%R~*", "&*", "+@all")
+        with pytest.raises(StoreError) as refused:
+            await Unit.connect("ONE", server.url.replace("unix://", "unix://reader:pw@"), alive=True)
+        assert refused.value.code == "STORE_NOT_PERMITTED"
+
+
+async def test_the_asker_sees_how_far_its_request_is(unit: Units) -> None:
+    frontend, backend = await unit("FE", codec="str"), await unit("BE", codec="str")
+    go_on = asyncio.Event()
+
+    @backend.on_request
+    async def work(request: Request) -> str:
+        await request.progress("half", ttl=5)
+        await go_on.wait()
+        return "done"
+
+    await backend.ready()
+    notes = frontend.progress("1", backend="BE")
+    asking = asyncio.create_task(frontend.request("x", id="1"))
+    assert await anext(notes) == "half"
+    go_on.set()
+    assert await asking == "done"
+    await notes.aclose()
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b"])

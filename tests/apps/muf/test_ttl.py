@@ -27,3 +27,8 @@ def test_the_defaults_are_those_of_the_note() -> None:
 )
 def test_whole_seconds_go_by_ex_and_fractions_by_px(seconds: float, option: tuple[bytes, int]) -> None:
     assert ttl.expiry(seconds) == option
+
+
+def test_a_ttl_that_no_float_can_hold_is_refused_like_any_other() -> None:
+    with pytest.raises(ValueError, match="ttl"):
+        ttl.check(10**400)

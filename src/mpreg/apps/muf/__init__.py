@@ -12,11 +12,12 @@
 Everything is in the keys `MUF/<unit>/<status>/<id>`, so any Redis client is a full peer in both roles.
 """
 
-from mpreg.apps.muf.backend import Offer
 from mpreg.apps.muf.codecs import Codec
 from mpreg.apps.muf.errors import MufBusy, MufConnectionLost, MufIdInUse, MufRemoteError, MufTimeout
 from mpreg.apps.muf.names import Name
+from mpreg.apps.muf.offer import Offer
 from mpreg.apps.muf.request import Request
+from mpreg.apps.muf.statistics import Statistics
 from mpreg.apps.muf.ttl import Ttls
 from mpreg.apps.muf.unit import Unit
 
@@ -30,6 +31,7 @@ __all__ = [
     "Name",
     "Offer",
     "Request",
+    "Statistics",
     "Ttls",
     "Unit",
 ]

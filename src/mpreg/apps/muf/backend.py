@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Callable
+from typing import Final
 
 from mpreg.apps.muf import names, ttl
-from mpreg.apps.muf.claims import LEASE_S, Claims, Policy, Taken, remaining_s
+from mpreg.apps.muf.claims import Claims, Taken
 from mpreg.apps.muf.codecs import BYTES, Codec
 from mpreg.apps.muf.events import Events
+from mpreg.apps.muf.handlers import Handle, Late, described
 from mpreg.apps.muf.intake import Intake
 from mpreg.apps.muf.names import Name
+from mpreg.apps.muf.offer import Offer
 from mpreg.apps.muf.request import Request
 from mpreg.apps.muf.ttl import Ttls
 from mpreg.errors import StoreError
@@ -30,53 +30,10 @@ from mpreg.store.link import silence
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.2
-ERROR_CHARS_MAX: Final = 10_000
-
-Handle = Callable[[Request], Awaitable[None]]
-
-
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests a backend takes, and how (R-M6, R-M7)."""
-
-    issuers: Collection[str] | None = None
-    """The units that it serves; None for all but its own."""
-    target: str | None = None
-    """It serves ids that begin with `<target>.`, and no others."""
-    when: Callable[[Name], bool] | None = None
-    """Any other condition on a request's name."""
-    group: str | None = None
-    claim: Policy | None = None
-    """`once` by default for a backend that names a group, `off` for one that does not."""
-    concurrency: int = 16
-    lease_s: float = LEASE_S
-
-    def __post_init__(self) -> None:
-        for unit in self.issuers or ():
-            names.check("issuer", unit)
-        if self.target is not None:
-            names.check("target", self.target)
-        if self.group is not None:
-            names.check("group", self.group)
-        if self.claim not in (None, "off", "once", "lease"):
-            raise ValueError(f"claim: one of off, once, lease, not {self.claim!r}")
-        if self.claim in ("once", "lease") and self.group is None:
-            raise ValueError("group: a claim belongs to a group, so name one")
-        if isinstance(self.concurrency, bool) or not 1 <= self.concurrency <= 100_000:
-            raise ValueError(f"concurrency: from 1 to 100000, not {self.concurrency!r}")
-        ttl.check(self.lease_s, "lease_s")
-
-    @property
-    def policy(self) -> Policy:
-        return self.claim or ("once" if self.group is not None else "off")
-
-    def wants(self, request: Name, own: str) -> bool:
-        return (
-            request.status == "REQ"
-            and request.unit != own
-            and (self.issuers is None or request.unit in self.issuers)
-            and (self.target is None or request.id.startswith(self.target + "."))
-            and (self.when is None or self.when(request))
-        )
+FAREWELL_S: Final = 2.0
+"""How long a backend that stops tries to write ERR for what it could not finish."""
+SCAN_SHARE: Final = 0.2
+"""Looking for requests takes at most this share of the time, however many keys the store has."""
 
 
 class Backend:
@@ -90,7 +47,11 @@ class Backend:
         ttls: Ttls,
         codec: Codec = BYTES,
         worker: str = "",
+        slots: int | None = None,
+        stopping: Callable[[], None] | None = None,
     ) -> None:
+        """`slots` is how many requests it takes on before it is told another number; `stopping` is called once no more
+        of them will come."""
         self.handled = 0
         self._store = store
         self._unit = unit
@@ -100,28 +61,49 @@ class Backend:
         self._codec = codec
         self._worker = worker or names.new_id(unit)
         self._claims = Claims(store, offer.group or unit, self._worker, offer.policy, offer.lease_s)
-        self._intake = Intake(offer.concurrency, recheck_s=offer.lease_s if offer.policy == "lease" else None)
+        self._intake = Intake(
+            offer.concurrency if slots is None else slots, recheck_s=offer.lease_s if offer.policy == "lease" else None
+        )
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], Request | None] = {}
-        self._events = Events(store, unit, [names.glob(None, "REQ")], self._told, self._missed)
+        self.events = Events(store, unit, self._told, self.look_again, patterns=[names.glob(None, "REQ")])
         self._scan = asyncio.Event()
         self._scanning: asyncio.Task[None] | None = None
+        self._scan_refused = False
         self._recheck: asyncio.TimerHandle | None = None
+        self._tell_stopping = stopping
         self._stopping = False
 
     def __len__(self) -> int:
         """Requests that are being worked on."""
         return len(self._tasks)
 
+    @property
+    def waiting(self) -> int:
+        """Requests that it has heard of and has no room for."""
+        return self._intake.waiting
+
+    @property
+    def dropped(self) -> int:
+        """Requests that it has forgotten because too many were waiting."""
+        return self._intake.dropped
+
+    def take_on(self, slots: int) -> None:
+        """How many requests to work on at a time from now on."""
+        self._intake.slots = slots
+        self._more()
+
     async def start(self) -> None:
         """Returns when requests are heard of."""
         self._scanning = self._loop.create_task(self._catch_up(), name="muf requests")
-        await self._events.start()
+        await self.events.start()
 
     async def stop(self, grace_s: float) -> None:
         """Take nothing new, finish what runs for `grace_s` seconds; what is not done by then is answered with ERR."""
         self._stopping = True
-        await self._events.close()
+        if self._tell_stopping is not None:
+            self._tell_stopping()
+        await self.events.close()
         if self._recheck is not None:
             self._recheck.cancel()
         if self._scanning is not None:
@@ -129,20 +111,39 @@ class Backend:
             await asyncio.wait([self._scanning])
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
-        for task, request in list(self._tasks.items()):
+        unfinished = dict(self._tasks)
+        for task in unfinished:
             task.cancel()
-            if request is not None and not request.answered.is_set():
-                await request.fail("shutting down")
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        said = [
+            asyncio.create_task(request.fail("shutting down"))
+            for request in unfinished.values()
+            if request is not None and not request.answered.is_set()
+        ]
+        if said:
+            done, late = await asyncio.wait(said, timeout=FAREWELL_S)
+            for task in late:
+                task.cancel()
+            for task in done:
+                if (error := task.exception()) is not None:
+                    log.warning("A request that is not finished could not be answered: %s", error)
+        if unfinished:
+            await asyncio.wait(unfinished)
 
     # --- hearing of requests ------------------------------------------------------------------------------------
 
     def _told(self, name: Name) -> None:
-        if self._offer.wants(name, self._unit) and self._intake.event(name, self._loop.time()):
+        if self._wants(name) and self._intake.event(name, self._loop.time()):
             self._begin(name)
 
-    def _missed(self) -> None:
+    def _wants(self, name: Name) -> bool:
+        try:
+            return self._offer.wants(name, self._unit)
+        except Exception:
+            log.exception("The condition `when` failed for %s, which is left alone", name.key.decode())
+            return False
+
+    def look_again(self) -> None:
+        """Requests may have been missed, or are wanted now that were not."""
         self._scan.set()
 
     async def _catch_up(self) -> None:
@@ -151,22 +152,30 @@ class Backend:
         while True:
             await self._scan.wait()
             self._scan.clear()
+            began = self._loop.time()
             try:
                 async for page in self._store.scan(match=names.glob(None, "REQ")):
                     await self._look_at([name for key in page if (name := names.parse(key)) is not None])
+                self._scan_refused = False
             except StoreError as error:
-                if not error.retryable:
-                    log.warning("Requests from before are not looked for: %s", error.message)
+                if error.retryable:
+                    self._scan.set()
+                    await asyncio.sleep(RETRY_S)
                     continue
-                await asyncio.sleep(RETRY_S)
-                self._scan.set()
+                if not self._scan_refused:
+                    self._scan_refused = True
+                    log.warning("Requests that were missed are not looked for: %s", error.message)
+            await asyncio.sleep((self._loop.time() - began) * (1 / SCAN_SHARE - 1))
 
     async def _look_at(self, found: list[Name]) -> None:
-        wanted = [name for name in found if self._offer.wants(name, self._unit)]
-        answers = [
-            self._store.send(b"EXISTS", name.with_status(status).key) for name in wanted for status in ("RES", "ERR")
-        ]
-        there = await asyncio.gather(*answers)
+        now = self._loop.time()
+        wanted = [name for name in found if self._wants(name) and self._intake.is_new(name, now)]
+        asked = []
+        for name in wanted:
+            for status in ("RES", "ERR"):
+                asked.append(self._store.send(b"EXISTS", name.with_status(status).key))
+                silence(asked[-1])
+        there = [await future for future in asked]
         for at, name in enumerate(wanted):
             if not there[2 * at] and not there[2 * at + 1] and self._intake.found(name, self._loop.time()):
                 self._begin(name)
@@ -202,7 +211,7 @@ class Backend:
         while True:
             try:
                 asked_at = time.monotonic()
-                taken, raw = await self._claimed(name, again)
+                taken = await self._claims.take(name, again)
                 break
             except StoreError as error:
                 if not error.retryable:
@@ -215,37 +224,23 @@ class Backend:
         if not taken.mine:
             self._elsewhere(name, taken)
             return
-        alive_s = taken.alive_s
-        if raw is None or (alive_s is not None and time.monotonic() >= asked_at + alive_s):
-            self._intake.done(name, self._loop.time())
+        if self._stopping:
+            await self._claims.release(name)
             return
+        expires_at = None if taken.alive_s is None else asked_at + taken.alive_s
         try:
-            await self._run(Request(name, raw, self._codec, self._write, self._note), taken)
+            if taken.raw is not None:
+                request = Request(name, taken.raw, self._codec, self._write, self._note, expires_at)
+                if not request.expired:
+                    await self._run(request, taken)
         finally:
-            self._intake.done(name, self._loop.time(), alive_s or 0.0)
+            self._intake.done(name, self._loop.time(), taken.alive_s or 0.0)
 
     def _elsewhere(self, name: Name, taken: Taken) -> None:
         if taken.alive_s == 0:
             self._intake.done(name, self._loop.time())
         else:
             self._intake.elsewhere(name, self._loop.time(), taken.alive_s or 0.0)
-
-    async def _claimed(self, name: Name, again: bool) -> tuple[Taken, bytes | None]:
-        """The claim, then the request; None when it is gone, or answered by whoever had it before."""
-        if self._claims.policy == "off":
-            reading = self._store.send(b"GET", name.key)  # leaves in the same write as the question for its life
-            silence(reading)
-            return Taken(True, await remaining_s(self._store, name)), await reading
-        taken = await self._claims.take(name, again)
-        if not taken.mine:
-            return taken, None
-        if self._claims.policy == "once":
-            return taken, await self._store.send(b"GET", name.key)
-        raw, res, err = await asyncio.gather(
-            self._store.send(b"GET", name.key),
-            *(self._store.send(b"EXISTS", name.with_status(status).key) for status in ("RES", "ERR")),
-        )
-        return taken, None if res or err else raw
 
     async def _run(self, request: Request, taken: Taken) -> None:
         task = asyncio.current_task()
@@ -255,20 +250,31 @@ class Backend:
         if self._claims.policy == "lease":
             renewing = self._loop.create_task(self._renew(request, task), name=f"muf lease {request.id}")
         try:
-            await self._handle(request)
-            self.handled += 1
-        except asyncio.CancelledError:
-            raise
-        except Exception as raised:  # noqa: BLE001 - whatever the handler raises is the asker's to know
-            log.info("%s failed: %s: %s", request.name.key.decode(), type(raised).__name__, raised)
-            if not request.answered.is_set():
-                await request.fail(described(raised))
+            await self._handled(request, task)
         finally:
             if renewing is not None:
                 renewing.cancel()
                 await asyncio.wait([renewing])
         if request.answered.is_set():
             await self._claims.settle(request.name, taken.alive_s)
+
+    async def _handled(self, request: Request, task: asyncio.Task[None]) -> None:
+        try:
+            await self._handle(request)
+            self.handled += 1
+        except Late:
+            log.info("%s expired before it could begin", request.name.key.decode())
+        except asyncio.CancelledError as raised:
+            if task.cancelling():
+                raise
+            await self._failed(request, raised)  # something of the handler's own was cancelled
+        except Exception as raised:  # noqa: BLE001 - whatever the handler raises is the asker's to know
+            await self._failed(request, raised)
+
+    async def _failed(self, request: Request, raised: BaseException) -> None:
+        log.info("%s failed: %s: %s", request.name.key.decode(), type(raised).__name__, raised)
+        if not request.answered.is_set():
+            await request.fail(described(raised))
 
     async def _renew(self, request: Request, task: asyncio.Task[None]) -> None:
         until = time.monotonic() + self._claims.lease_s
@@ -310,25 +316,3 @@ class Backend:
                 if not error.retryable or self._loop.time() >= give_up:
                     raise
             await asyncio.sleep(RETRY_S)
-
-
-def described(raised: BaseException) -> str:
-    """What an asker is told of an exception: its class and text, never a traceback."""
-    try:
-        text = str(raised)
-    except Exception:  # noqa: BLE001 - the exception's own class may be broken
-        text = ""
-    return f"{type(raised).__name__}: {text}"[:ERROR_CHARS_MAX]
-
-
-def handler_of(call: Callable[[Request], Any]) -> Handle:
-    """A handler that returns what it answers with; a sync one runs in a thread."""
-
-    is_async = asyncio.iscoroutinefunction(call) or asyncio.iscoroutinefunction(type(call).__call__)
-
-    async def handle(request: Request) -> None:
-        answer = await call(request) if is_async else await asyncio.to_thread(call, request)
-        if not request.answered.is_set():
-            await request.reply(b"" if answer is None else answer)
-
-    return handle

@@ -63,7 +63,7 @@ class Bridge:
         await self._unit.ready()
         if self._topics:
             patterns = [names.glob(None, status) for status in ("REQ", "RES", "ERR", "KEEP")]
-            self._events = Events(store, self._name, patterns, self._tell, lambda: None)
+            self._events = Events(store, self._name, self._tell, lambda: None, patterns=patterns)
             await self._events.start()
             self._stack.append(asyncio.create_task(self._publish(self._client), name="muf topics"))
         return self

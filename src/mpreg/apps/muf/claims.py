@@ -8,12 +8,12 @@ request lives.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, Literal, NamedTuple
 
 from mpreg.apps.muf import names, ttl
 from mpreg.apps.muf.names import Name
 from mpreg.store import Script, Store, StoreReplyError
+from mpreg.store.link import silence
 
 Policy = Literal["off", "once", "lease"]
 
@@ -27,11 +27,13 @@ _RENEW: Final = Script.load(__package__ or "", "claim_renew.lua")
 
 
 class Taken(NamedTuple):
-    """What a backend knows of a request before it reads it."""
+    """What a backend knows of a request before it starts on it."""
 
     mine: bool
     alive_s: float | None
     """How much longer the request lives: 0 when it is gone, None when it never ends or the store does not tell."""
+    raw: bytes | None = None
+    """Its bytes; None when it is gone, or answered by whoever had it before."""
 
 
 class Claims:
@@ -43,34 +45,56 @@ class Claims:
         self._worker = worker
 
     async def take(self, request: Name, again: bool = False) -> Taken:
-        """One write: the claim, and the time that is left. `again`: an earlier attempt may have claimed it already,
-        before its connection broke."""
+        """The claim, then the request: two round trips, one without claims. `again`: an earlier attempt may have
+        claimed it already, before its connection broke."""
+        if self.policy == "off":
+            reading = self._store.send(b"GET", request.key)  # leaves in the same write as the question for its life
+            silence(reading)
+            return Taken(True, await remaining_s(self._store, request), await reading)
         first_ms = UNKNOWN_MS if self.policy == "once" else ttl.milliseconds(self.lease_s)
         claim = names.claim(self._group, request).key
         claimed = self._store.send(b"SET", claim, self._worker, b"NX", b"PX", first_ms)
-        alive_s, won = await asyncio.gather(remaining_s(self._store, request), claimed)
-        if won is None and again:
-            won = True if await self._store.send(b"GET", claim) == self._worker.encode() else None
-        if won is not None and self.policy == "once" and alive_s is not None:
-            await self._store.send(b"PEXPIRE", claim, ttl.milliseconds(alive_s) + AFTER_MS)
-        return Taken(won is not None, alive_s)
+        silence(claimed)
+        alive_s = await remaining_s(self._store, request)
+        won = await claimed is not None
+        if not won and again:
+            won = await self._store.send(b"GET", claim) == self._worker.encode()
+        if not won:
+            return Taken(False, alive_s)
+        return Taken(True, alive_s, await self._read(request, claim, alive_s))
+
+    async def _read(self, request: Name, claim: bytes, alive_s: float | None) -> bytes | None:
+        send = self._store.send
+        if self.policy == "lease":
+            beside = [send(b"EXISTS", request.with_status(status).key) for status in ("RES", "ERR")]
+        elif alive_s is not None:
+            beside = [send(b"PEXPIRE", claim, ttl.milliseconds(alive_s) + AFTER_MS)]
+        else:
+            beside = []
+        reading = send(b"GET", request.key)
+        for future in (*beside, reading):
+            silence(future)
+        done = [await future for future in beside]
+        raw: bytes | None = await reading
+        return None if self.policy == "lease" and any(done) else raw
 
     async def keep(self, request: Name) -> bool:
         """Renew a lease; False when it is lost."""
-        claim = names.claim(self._group, request).key
-        return bool(await self._store.script(_RENEW, [claim], [self._worker, ttl.milliseconds(self.lease_s)]))
+        return await self._last(request, ttl.milliseconds(self.lease_s))
 
     async def settle(self, request: Name, alive_s: float | None) -> None:
         """After the answer: nobody starts the request again, however long it still lives."""
         if self.policy == "lease" and alive_s:
-            claim = names.claim(self._group, request).key
-            await self._store.script(_RENEW, [claim], [self._worker, ttl.milliseconds(alive_s) + AFTER_MS])
+            await self._last(request, ttl.milliseconds(alive_s) + AFTER_MS)
 
     async def release(self, request: Name) -> None:
-        """Give a leased request back before it was started."""
-        if self.policy == "lease":
-            claim = names.claim(self._group, request).key
-            await self._store.script(_RENEW, [claim], [self._worker, 1])
+        """Give a request back that was not started."""
+        if self.policy != "off":
+            await self._last(request, 1)
+
+    async def _last(self, request: Name, ms: int) -> bool:
+        claim = names.claim(self._group, request).key
+        return bool(await self._store.script(_RENEW, [claim], [self._worker, ms]))
 
 
 async def remaining_s(store: Store, request: Name) -> float | None:

@@ -11,6 +11,10 @@ Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
 
 
+VALUE_BYTES_MAX: Final = 512 << 20
+"""What a server takes for one value, unless it is set up otherwise (`proto-max-bulk-len`)."""
+
+
 class Codec(NamedTuple):
     encode: Encode
     decode: Decode
@@ -56,3 +60,13 @@ def codec_of(like: CodecLike) -> Codec:
     if isinstance(like, tuple) and len(like) == 2 and all(callable(part) for part in like):
         return Codec(*like)
     raise ValueError("codec: a name, or a pair of callables (encode, decode)")
+
+
+def encoded(codec: Codec, value: Any) -> bytes:
+    """The bytes of a value, or a `ValueError` for what the store could not take as it is."""
+    raw = codec.encode(value)
+    if not isinstance(raw, bytes):
+        raise ValueError(f"codec: it made a {type(raw).__name__}, not bytes")
+    if len(raw) > VALUE_BYTES_MAX:
+        raise ValueError(f"data: {len(raw)} bytes, and a value has at most {VALUE_BYTES_MAX}")
+    return raw

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
 """Without events: how often the keys themselves are looked at."""
+RETRY_S: Final = 0.2
 
 
 class Events:
@@ -31,9 +32,11 @@ class Events:
         self,
         store: Store,
         unit: str,
-        patterns: Sequence[bytes],
         told: Callable[[Name], None],
         missed: Callable[[], None],
+        *,
+        patterns: Sequence[bytes] = (),
+        keys: Sequence[bytes] = (),
     ) -> None:
         self.polls = False
         self.ignored = 0
@@ -41,8 +44,10 @@ class Events:
         self._store = store
         self._probe_key = Name(unit, "KEEP", ".probe").key
         self._patterns = patterns
+        self._keys = keys
         self._told = told
         self._missed = missed
+        self._proved = False
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -50,7 +55,7 @@ class Events:
         """Returns when the server has acknowledged, or is known to tell of nothing."""
         self._task = asyncio.create_task(self._run(), name="muf events")
         await asyncio.wait([self._ready, self._task], return_when=asyncio.FIRST_COMPLETED)
-        if self._task.done():
+        if not self._ready.done():
             self._task.result()
 
     async def close(self) -> None:
@@ -59,24 +64,36 @@ class Events:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        try:
-            events = self._store.keyspace_events(*self._patterns, required=False, probe_key=self._probe_key)
-            async with events:
-                self._is_ready()
-                while True:
-                    await self._next(events)
-        except StoreError as error:
-            if error.code != "STORE_NOT_PERMITTED":
-                raise
-            log.warning("The user may not subscribe to key events (%s); keys are polled", error.message)
+        while True:
+            try:
+                await self._listen()
+            except StoreError as error:
+                if error.code == "STORE_CLOSED":
+                    if not self._ready.done():
+                        raise
+                    return
+                if not error.retryable:
+                    log.warning("Key events can't be had (%s); keys are polled", error.message)
+                    break
+            await asyncio.sleep(RETRY_S)
         self.polls = True
         self._is_ready()
         while True:
             await asyncio.sleep(POLL_S)
             self._missed()
 
+    async def _listen(self) -> None:
+        events = self._store.keyspace_events(
+            *self._patterns, keys=self._keys, required=False, probe_key=self._probe_key
+        )
+        async with events:
+            self._proved = False
+            self._is_ready()
+            while True:
+                await self._next(events)
+
     async def _next(self, events: KeyEvents) -> None:
-        self.polls = events.silent is not None
+        self.polls = events.silent is not None and not self._proved
         if not self.polls:
             item = await anext(events)
         else:
@@ -87,14 +104,18 @@ class Events:
                 self._missed()
                 return
         if isinstance(item, Gap):
+            self._proved = False
             self._missed()
         elif item.event == "set":  # R-M3
+            # A user who may neither read the setting nor probe it learns from this that events do come; of a cluster
+            # it says only that one server sends them.
+            self._proved = len(self._store.primaries()) == 1
             self._tell(item.key)
 
     def _is_ready(self) -> None:
         if not self._ready.done():
             self._ready.set_result(None)
-            self._missed()
+        self._missed()
 
     def _tell(self, key: bytes) -> None:
         name = names.parse(key)

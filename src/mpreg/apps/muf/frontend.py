@@ -1,8 +1,8 @@
 """The asking side of a unit (R-M4): many calls at once, each with its own answer.
 
 A call's request is written only after the server has acknowledged that it will tell of answers. Then the answer is
-read once, in the same write, and again at each event, after each reconnect, every second, and before the call gives up;
-so no single lost event loses an answer.
+read once, in the same write, and again at each event, after each reconnect, every second (every few where thousands
+wait), and before the call gives up; so no single lost event loses an answer.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 CALLS_MAX: Final = 100_000
 REREAD_S: Final = 1.0
+REREADS_PER_S: Final = 2_000
+"""Answers that wait for more than an event are rare: looking for them must not keep the store busy."""
+RETRY_S: Final = 0.2
 PAGE: Final = 500
 
 
@@ -74,19 +77,13 @@ class Frontend:
         return len(self._calls)
 
     @property
-    def polls(self) -> bool:
-        return self._events is not None and self._events.polls
+    def events(self) -> Events | None:
+        """None until the first call."""
+        return self._events
 
     async def call(self, name: Name, data: bytes, ttl_s: float, timeout_s: float, *, is_new: bool) -> bytes:
         """The bytes of RES. `is_new`: the id was made here, so nothing of it can be there already."""
-        if self._closed:
-            raise MufConnectionLost(name.id, "the unit is closed", state_changed=False)
-        if len(self._calls) >= self._calls_max:
-            raise MufBusy(self._calls_max)
-        if name.id in self._calls:
-            raise MufIdInUse(name.id)
-        call = self._calls[name.id] = Call(name, data, ttl_s, self._loop)
-        call.deadline = self._deadlines.add(timeout_s, partial(self._expire, call, timeout_s))
+        call = self._open(name, data, ttl_s, timeout_s)
         try:
             if self._events is None:
                 await self._first(call, self._started())
@@ -95,21 +92,51 @@ class Frontend:
             self._ask(call)
             return await call.answer
         finally:
-            call.deadline.cancel()
-            del self._calls[name.id]
+            self._end(call)
 
     async def send(self, name: Name, data: bytes, ttl_s: float, *, is_new: bool) -> None:
         """Only ask."""
+        self._refuse_closed(name)
         call = Call(name, data, ttl_s, self._loop)
         if not is_new:
             await self._refuse_answered(call)
         self._ask(call, only=True)
         await call.answer
 
+    async def wait(self, name: Name, timeout_s: float) -> bytes:
+        """The answer to what `send` asked, or anyone of this name."""
+        call = self._open(name, b"", timeout_s, timeout_s)
+        try:
+            if self._events is None:
+                await self._first(call, self._started())
+            call.asked = True
+            self._read(call)
+            return await call.answer
+        finally:
+            self._end(call)
+
+    def _open(self, name: Name, data: bytes, ttl_s: float, timeout_s: float) -> Call:
+        self._refuse_closed(name)
+        if len(self._calls) >= self._calls_max:
+            raise MufBusy(self._calls_max)
+        if name.id in self._calls:
+            raise MufIdInUse(name.id)
+        call = self._calls[name.id] = Call(name, data, ttl_s, self._loop)
+        call.deadline = self._deadlines.add(timeout_s, partial(self._expire, call, timeout_s))
+        return call
+
+    def _end(self, call: Call) -> None:
+        if call.deadline is not None:
+            call.deadline.cancel()
+        del self._calls[call.name.id]
+
+    def _refuse_closed(self, name: Name) -> None:
+        if self._closed:
+            raise MufConnectionLost(name.id, "the unit is closed", state_changed=False)
+
     async def close(self) -> None:
         self._closed = True
-        for call in list(self._calls.values()):
-            call.fail(MufConnectionLost(call.name.id, "the unit was closed"))
+        self._fail_all("the unit was closed")
         for task in (self._starting, self._rereading):
             if task is not None:
                 task.cancel()
@@ -140,7 +167,7 @@ class Frontend:
     async def _start(self) -> None:
         try:
             patterns = [names.glob(self._unit, "RES"), names.glob(self._unit, "ERR")]
-            events = Events(self._store, self._unit, patterns, self._told, self._missed)
+            events = Events(self._store, self._unit, self._told, self._missed, patterns=patterns)
             await events.start()
             self._events = events
             self._rereading = self._loop.create_task(self._reread(), name="muf answers")
@@ -149,7 +176,14 @@ class Frontend:
 
     async def _refuse_answered(self, call: Call) -> None:
         """An answer to an earlier request of this id would be taken for the answer to this one."""
-        there = await asyncio.gather(*(self._store.send(b"GET", key) for key in (call.res, call.err)))
+        while True:
+            try:
+                there = await asyncio.gather(*(self._store.command(b"GET", key) for key in (call.res, call.err)))
+                break
+            except StoreError as error:
+                if not error.retryable or self._loop.time() >= call.give_up:
+                    raise
+            await asyncio.sleep(RETRY_S)  # nothing was asked yet, so a connection that breaks here harms nobody
         if there != [None, None]:
             raise MufIdInUse(call.name.id)
 
@@ -185,8 +219,11 @@ class Frontend:
             call.fail(error)
 
     def _on_there(self, call: Call, only: bool, done: asyncio.Future[Any]) -> None:
-        """Is the request that is there what an earlier attempt wrote before its connection broke?"""
-        there = _value(call, done)
+        """Is the request that is there what an earlier attempt wrote before its connection broke? One who may not
+        read requests takes it to be."""
+        error = None if done.cancelled() else done.exception()
+        refused = isinstance(error, StoreError) and error.code == "STORE_NOT_PERMITTED"
+        there = call.data if refused else _value(call, done)
         if there is not None and there != call.data:
             call.fail(MufIdInUse(call.name.id))
         elif only:
@@ -213,10 +250,11 @@ class Frontend:
         self._again.set()
 
     async def _reread(self) -> None:
-        """Every second, and at once when events may have been missed: all calls, in pages."""
+        """Now and then, and at once when events may have been missed: all calls, in pages."""
         while True:
+            pause_s = max(REREAD_S, len(self._calls) / REREADS_PER_S)
             try:
-                async with asyncio.timeout(REREAD_S):
+                async with asyncio.timeout(pause_s):
                     await self._again.wait()
             except TimeoutError:
                 pass
@@ -230,9 +268,18 @@ class Frontend:
                 if call.asked and not call.answer.done():
                     self._read(call)
             try:
-                await self._store.send(b"GET", page[-1].err)
-            except StoreError:
+                await self._store.command(b"GET", page[-1].err)  # the others have been read when this one is
+            except StoreError as error:
+                if error.code == "STORE_CLOSED":
+                    self._fail_all("the store was closed")
+                if error.retryable:
+                    self._again.set()
+                await asyncio.sleep(RETRY_S)
                 return
+
+    def _fail_all(self, why: str) -> None:
+        for call in list(self._calls.values()):
+            call.fail(MufConnectionLost(call.name.id, why))
 
     def _read(self, call: Call, then: Callable[[], None] | None = None) -> None:
         """Look for both answers, each in its own slot of a cluster; what comes is settled in `_Reading`. `then` is
@@ -250,7 +297,7 @@ class Frontend:
         try:
             self._store.send(b"GET", key).add_done_callback(then)
         except StoreError:
-            self._again.set()  # no room at the moment
+            self._again.set()  # no room at the moment; the rereading waits for some
 
 
 class _Reading:

@@ -26,7 +26,8 @@ LATE_EVENT_S: Final = 5.0
 
 class Intake:
     def __init__(self, slots: int, *, recheck_s: float | None = None) -> None:
-        self._slots = slots
+        self.slots = slots
+        """May be changed at any time; then ask `next`."""
         self._recheck_s = recheck_s
         self._taken: set[Name] = set()
         self._left: OrderedDict[Name, None] = OrderedDict()
@@ -55,9 +56,13 @@ class Intake:
             return False
         return self._offer(name)
 
-    def found(self, name: Name, now: float) -> bool:
+    def is_new(self, name: Name, now: float) -> bool:
+        """Whether a scan that finds it has found something."""
         _forget(self._done, now)
-        if name in self._done or self._is_known(name):
+        return name not in self._done and not self._is_known(name)
+
+    def found(self, name: Name, now: float) -> bool:
+        if not self.is_new(name, now):
             return False
         _remember(self._scanned, name, now + LATE_EVENT_S)
         return self._offer(name)
@@ -68,7 +73,7 @@ class Intake:
     def _offer(self, name: Name) -> bool:
         if self._is_known(name):
             return False
-        if len(self._taken) < self._slots and not self._left:
+        if len(self._taken) < self.slots and not self._left:
             self._taken.add(name)
             return True
         self._left[name] = None
@@ -81,7 +86,7 @@ class Intake:
         while self._elsewhere and next(iter(self._elsewhere.values())) <= now:
             name, _ = self._elsewhere.popitem(last=False)
             self._left[name] = None
-        if not self._left or len(self._taken) >= self._slots:
+        if not self._left or len(self._taken) >= self.slots:
             return None
         name, _ = self._left.popitem(last=False)
         self._taken.add(name)

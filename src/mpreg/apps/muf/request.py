@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from mpreg.apps.muf.codecs import Codec
+from mpreg.apps.muf.codecs import BYTES, Codec, encoded
 from mpreg.apps.muf.names import Name, Status
+from mpreg.apps.muf.ttl import check
 
 Write = Callable[[Name, bytes, float | None], Awaitable[None]]
 
@@ -15,13 +17,17 @@ Write = Callable[[Name, bytes, float | None], Awaitable[None]]
 class Request:
     """`unit` asked, under `id`; `raw` are the bytes as they were set."""
 
-    def __init__(self, name: Name, raw: bytes, codec: Codec, write: Write, note: Write) -> None:
+    def __init__(
+        self, name: Name, raw: bytes, codec: Codec, write: Write, note: Write, expires_at: float | None = None
+    ) -> None:
         self.name = name
         self.raw = raw
         self.answered = asyncio.Event()
+        """Also set when nobody wants the answer any more."""
         self._codec = codec
         self._write = write
         self._note = note
+        self._expires_at = expires_at
 
     @property
     def unit(self) -> str:
@@ -37,19 +43,27 @@ class Request:
         """What the unit's codec makes of the bytes; `ValueError` for bytes that do not decode."""
         return self._codec.decode(self.raw)
 
+    @property
+    def expired(self) -> bool:
+        """Whether it is too late to start on it. What has begun may take longer than the request lives."""
+        return self._expires_at is not None and time.monotonic() >= self._expires_at
+
     async def reply(self, data: Any, *, ttl: float | None = None) -> None:
-        """Answer with RES. Raises `RuntimeError` when the request is answered already."""
-        await self._answer("RES", self._codec.encode(data), ttl)
+        """Answer with RES. `RuntimeError` when the request is answered already; `ValueError` for data or a TTL that
+        can't be, and then it is not answered."""
+        await self._answer("RES", encoded(self._codec, data), ttl)
 
     async def fail(self, data: bytes | str, *, ttl: float | None = None) -> None:
         """Answer with ERR; the bytes are the caller's to read."""
-        await self._answer("ERR", data.encode() if isinstance(data, str) else bytes(data), ttl)
+        await self._answer("ERR", encoded(BYTES, data), ttl)
 
     async def progress(self, data: Any, *, ttl: float | None = None) -> None:
         """Leave a note on how far it is: `MUF/<backend>/KEEP/progress.<unit>.<id>`, which anyone can read or watch."""
-        await self._note(self.name, self._codec.encode(data), ttl)
+        await self._note(self.name, encoded(self._codec, data), ttl)
 
     async def _answer(self, status: Status, data: bytes, ttl: float | None) -> None:
+        if ttl is not None:
+            check(ttl)
         if self.answered.is_set():
             raise RuntimeError(f"{self.id} is answered already")
         self.answered.set()

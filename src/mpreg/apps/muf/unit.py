@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from mpreg.apps.muf import names, ttl
-from mpreg.apps.muf.backend import Backend, Handle, Offer, handler_of
-from mpreg.apps.muf.codecs import CodecLike, codec_of
+from mpreg.apps.muf.backend import Backend
+from mpreg.apps.muf.codecs import CodecLike, codec_of, encoded
+from mpreg.apps.muf.errors import MufConnectionLost
 from mpreg.apps.muf.frontend import Frontend
+from mpreg.apps.muf.handed import Handed
+from mpreg.apps.muf.handlers import Handle, handler_of, is_async
 from mpreg.apps.muf.names import Name
+from mpreg.apps.muf.offer import Offer
 from mpreg.apps.muf.request import Request
+from mpreg.apps.muf.state import State
+from mpreg.apps.muf.statistics import Statistics
 from mpreg.apps.muf.ttl import Ttls
-from mpreg.errors import StoreError
-from mpreg.store import Gap, Store, connect
-from mpreg.store.key_events import KeyEvent
+from mpreg.rpc import Threads
+from mpreg.store import Store, connect
 
-GRACE_S = 10.0
-ALIVE_TTL_S = 15.0
+GRACE_S: Final = 10.0
+THREADS_MAX: Final = 1_000
 
 F = TypeVar("F", bound=Callable[[Request], Any])
 
@@ -45,9 +50,11 @@ class Unit:
         self._codec = codec_of(codec)
         self._owns_store = owns_store
         self._frontend = Frontend(store, name)
+        self._state = State(store, name, self._codec)
         self._backends: list[Backend] = []
         self._starting: list[asyncio.Task[None]] = []
         self._alive: asyncio.Task[None] | None = None
+        self._threads: list[Threads] = []
         self._closed = asyncio.Event()
 
     @classmethod
@@ -62,14 +69,19 @@ class Unit:
     ) -> Self:
         """Raises `ValueError` for a name that the grammar forbids, `StoreError` for a store that can't be reached.
 
-        `alive` keeps `MUF/<name>/KEEP/alive` while the unit lives, for others to see.
+        `alive` keeps `MUF/<name>/KEEP/alive` while the unit lives, for others to see: `is_alive`.
         """
         names.check("unit", name)
         codec_of(codec)
         store = url if isinstance(url, Store) else await connect(url, name=f"muf-{names.ascii_of(name)}")
         unit = cls(name, store, ttls or Ttls(), codec, owns_store=store is not url)
         if alive:
-            unit._alive = asyncio.create_task(unit._stay_alive(), name="muf alive")
+            try:
+                await unit._state.say_alive()
+            except BaseException:
+                await unit.close(0)
+                raise
+            unit._alive = asyncio.create_task(unit._state.stay_alive(), name="muf alive")
         return unit
 
     async def __aenter__(self) -> Self:
@@ -88,6 +100,8 @@ class Unit:
             await asyncio.wait([task])
         await asyncio.gather(*(backend.stop(grace_s) for backend in self._backends))
         await self._frontend.close()
+        for threads in self._threads:
+            threads.close()
         if self._owns_store:
             await self.store.close()
 
@@ -111,9 +125,8 @@ class Unit:
         `MufIdInUse`, `MufBusy`; `ValueError` before any command is sent.
         """
         name, raw, ttl_s = self._prepare(data, ttl, id, target, codec)
-        timeout_s = check_timeout(max(self.ttls.req, self.ttls.res) if timeout is None else timeout)
-        answer = await self._frontend.call(name, raw, ttl_s, timeout_s, is_new=id is None)
-        return (self._codec if codec is None else codec_of(codec)).decode(answer)
+        answer = await self._frontend.call(name, raw, ttl_s, self._timeout_s(timeout), is_new=id is None)
+        return self._decode(answer, codec)
 
     async def send(
         self,
@@ -129,6 +142,17 @@ class Unit:
         await self._frontend.send(name, raw, ttl_s, is_new=id is None)
         return name.id
 
+    async def answer(self, id: str, *, timeout: float | None = None, codec: CodecLike | None = None) -> Any:
+        """Wait for the answer to what was asked with `send`, in this process or another one; raises as `request`."""
+        name = Name(self.name, "REQ", names.check("id", id))
+        return self._decode(await self._frontend.wait(name, self._timeout_s(timeout)), codec)
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return ttl.check(max(self.ttls.req, self.ttls.res) if timeout is None else timeout, "timeout")
+
+    def _decode(self, answer: bytes, codec: CodecLike | None) -> Any:
+        return (self._codec if codec is None else codec_of(codec)).decode(answer)
+
     def _prepare(
         self, data: Any, ttl_s: float | None, id: str | None, target: str | None, codec: CodecLike | None
     ) -> tuple[Name, bytes, float]:
@@ -137,9 +161,7 @@ class Unit:
         if target is not None:
             names.check("target", f"{target}.{'x' * names.ID_CHARS}")  # there must be room for the rest of the id
         chosen = names.new_id(target) if id is None else names.check("id", id)
-        raw = (self._codec if codec is None else codec_of(codec)).encode(data)
-        if not isinstance(raw, bytes):
-            raise ValueError(f"codec: it made a {type(raw).__name__}, not bytes")
+        raw = encoded(self._codec if codec is None else codec_of(codec), data)
         return Name(self.name, "REQ", chosen), raw, ttl.check(self.ttls.req if ttl_s is None else ttl_s)
 
     # --- answering ----------------------------------------------------------------------------------------------
@@ -155,7 +177,11 @@ class Unit:
         chosen = Offer(**offer)
 
         def register(call: F) -> F:
-            backend = self._add(handler_of(call), chosen)
+            if not is_async(call) and chosen.concurrency > THREADS_MAX:
+                raise ValueError(f"concurrency: at most {THREADS_MAX} for a sync function, not {chosen.concurrency}")
+            threads = Threads(asyncio.get_running_loop(), chosen.concurrency)
+            self._threads.append(threads)
+            backend = self._add(handler_of(call, threads), chosen)
             self._starting.append(asyncio.create_task(backend.start(), name="muf backend"))
             return call
 
@@ -171,33 +197,29 @@ class Unit:
         await self._closed.wait()
 
     async def requests(self, **offer: Any) -> AsyncIterator[Request]:
-        """Requests one by one, for a loop that answers each with `reply` or `fail`. At most `concurrency` of them are
-        unanswered at a time; one that the loop leaves unanswered is nobody else's before its claim has run out."""
-        arrived: asyncio.Queue[Request] = asyncio.Queue()
-
-        async def hand_over(request: Request) -> None:
-            arrived.put_nowait(request)
-            await request.answered.wait()
-
-        backend = self._add(hand_over, Offer(**offer))
+        """Requests one by one, for a loop that answers each with `reply` or `fail`. One is taken when the loop asks for
+        it, and no more while `concurrency` of them are unanswered."""
+        chosen = Offer(**offer)
+        handed = Handed(chosen.concurrency)
+        backend = self._add(handed.take, chosen, slots=0, stopping=handed.close)
+        handed.take_on = backend.take_on
         await backend.start()
-        closed = asyncio.create_task(self._closed.wait())
         try:
-            while True:
-                getting = asyncio.create_task(arrived.get())
-                await asyncio.wait([getting, closed], return_when=asyncio.FIRST_COMPLETED)
-                if not getting.done():
-                    getting.cancel()
-                    return
-                yield getting.result()
+            while (request := await handed.next()) is not None:
+                yield request
         finally:
-            closed.cancel()
             if not self._closed.is_set():
                 self._backends.remove(backend)
                 await backend.stop(0)
 
-    def _add(self, handle: Handle, offer: Offer) -> Backend:
-        backend = Backend(self.store, self.name, handle, offer, ttls=self.ttls, codec=self._codec)
+    def _add(
+        self, handle: Handle, offer: Offer, *, slots: int | None = None, stopping: Callable[[], None] | None = None
+    ) -> Backend:
+        if self._closed.is_set():
+            raise MufConnectionLost(self.name, "the unit is closed", state_changed=False)
+        backend = Backend(
+            self.store, self.name, handle, offer, ttls=self.ttls, codec=self._codec, slots=slots, stopping=stopping
+        )
         self._backends.append(backend)
         return backend
 
@@ -205,53 +227,43 @@ class Unit:
 
     async def keep(self, name: str, data: Any, *, ttl: float | None = DEFAULT) -> None:
         """Set `MUF/<unit>/KEEP/<name>`; `ttl=None` keeps it for ever."""
-        key = Name(self.name, "KEEP", names.check("name", name)).key
-        seconds = self.ttls.keep if ttl is DEFAULT else ttl
-        expiry = () if seconds is None else _expiry(seconds)
-        await self.store.command(b"SET", key, self._codec.encode(data), *expiry)
+        await self._state.keep(name, data, self.ttls.keep if ttl is DEFAULT else ttl)
 
     async def kept(self, name: str, *, unit: str | None = None) -> Any:
         """What a unit (this one, if none is named) keeps under a name; None when there is nothing."""
-        raw = await self.store.command(b"GET", self._kept_key(name, unit))
-        return None if raw is None else self._codec.decode(raw)
+        return await self._state.kept(name, unit)
 
-    async def watch(self, name: str, *, unit: str | None = None) -> AsyncIterator[Any]:
+    def watch(self, name: str, *, unit: str | None = None) -> AsyncIterator[Any]:
         """The value now, if there is one, and each one that is set from now on; of values that follow one another
         faster than they can be read, only the last. What expires is not told."""
-        key = self._kept_key(name, unit)
-        last: Any = DEFAULT
-        async with self.store.keyspace_events(keys=[key]) as events:
-            raw = await self.store.command(b"GET", key)
-            if raw is not None:
-                last = raw
-                yield self._codec.decode(raw)
-            async for item in events:
-                is_set = isinstance(item, KeyEvent) and item.event == "set"
-                if not is_set and not isinstance(item, Gap):
-                    continue
-                raw = await self.store.command(b"GET", key)
-                if raw is None or (isinstance(item, Gap) and raw == last):
-                    continue
-                last = raw
-                yield self._codec.decode(raw)
+        return self._state.watch(name, unit)
 
-    def _kept_key(self, name: str, unit: str | None) -> bytes:
-        return Name(self.name if unit is None else names.check("unit", unit), "KEEP", names.check("name", name)).key
+    def progress(self, id: str, *, backend: str) -> AsyncIterator[Any]:
+        """The notes that a backend leaves on a request of this unit (`Request.progress`), as `watch` tells them."""
+        asked = Name(self.name, "REQ", names.check("id", id))
+        return self.watch(names.progress(names.check("backend", backend), asked).id, unit=backend)
 
-    async def _stay_alive(self) -> None:
-        key = Name(self.name, "KEEP", "alive").key
-        while True:
-            try:
-                await self.store.command(b"SET", key, names.new_id(), *_expiry(ALIVE_TTL_S))
-            except StoreError as error:
-                if not error.retryable:
-                    raise
-            await asyncio.sleep(ALIVE_TTL_S / 3)
+    async def is_alive(self, unit: str) -> bool:
+        """Whether a unit that says so (`alive=True`) has said so in the last 15 seconds."""
+        return await self._state.is_alive(unit)
 
+    # --- how things are -----------------------------------------------------------------------------------------
 
-def _expiry(seconds: float) -> tuple[bytes, int]:
-    return ttl.expiry(ttl.check(seconds))
+    @property
+    def statistics(self) -> Statistics:
+        backends = self._backends
+        events = [backend.events for backend in backends]
+        if self._frontend.events is not None:
+            events.append(self._frontend.events)
+        return Statistics(
+            calls=len(self._frontend),
+            running=sum(map(len, backends)),
+            waiting=sum(backend.waiting for backend in backends),
+            handled=sum(backend.handled for backend in backends),
+            dropped=sum(backend.dropped for backend in backends),
+            ignored=sum(each.ignored for each in events),
+            polls=any(each.polls for each in events),
+        )
 
-
-def check_timeout(seconds: object) -> float:
-    return ttl.check(seconds, "timeout")
+    def __repr__(self) -> str:
+        return f"<Unit {self.name}{' closed' if self._closed.is_set() else ''}>"
