@@ -254,6 +254,10 @@ CODES: dict[str, Code] = {
     "KEYSPACE_RESTORE_EXISTS": Code(False, "Keys of the backup exist already; nothing was written."),
     "KEYSPACE_RESTORE_FAILED": Code(False, "The store refused a record; `done` says how many were restored before."),
     "KEYSPACE_PURGE_FAILED": Code(True, "The store failed during a purge; `deleted` says how many keys went before."),
+    "CLUSTER_INVALID_NODE": Code(False, "A node's name, addresses or meta are over a limit or of another form."),
+    "CLUSTER_INVALID_KEY": Code(False, "A key of the shared state is too long, empty, or belongs to another node."),
+    "CLUSTER_INVALID_VALUE": Code(False, "A value of the shared state is too large or has no encoding; `limit`."),
+    "CLUSTER_STATE_FULL": Code(True, "The shared state has no room for another key."),
     "KEYSPACE_PURGE_REFUSED": Code(False, "A purge that would delete too much; nothing was deleted."),
 }
 

@@ -160,8 +160,8 @@ class AntiEntropy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The numbers of the parts that `members` and `keys` tell of."""
     member_versions: dict[str, tuple[int, str]] = {}
     """node_id -> incarnation and run."""
-    key_versions: dict[str, tuple[int, str]] = {}
-    """key -> version and source node."""
+    key_versions: dict[str, tuple[int, int]] = {}
+    """key -> version and hash."""
     updates: Updates = Updates()
     want_members: tuple[str, ...] = ()
     want_keys: tuple[str, ...] = ()
@@ -177,6 +177,8 @@ class ConsensusProposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     value: Any = None
     base_version: int
     """The version that the value is to replace; 0 if there is none."""
+    ended: bool = False
+    """It was not accepted and will not be: votes for it bind nobody any more."""
 
 
 class ConsensusVote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
