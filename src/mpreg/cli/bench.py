@@ -1,4 +1,4 @@
-"""`mpreg bench rpc`: how fast a node answers, seen from here."""
+"""`mpreg bench …`: how fast a node is, seen from here. This file: `rpc`, how fast it answers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from mpreg.cli.bench_pubsub import pubsub
 from mpreg.cli.node_options import connecting, json_option, node_options, run, write_json
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ WARM_UP = 200
 @click.group()
 def bench() -> None:
     """Measure a node, from this process."""
+
+
+bench.add_command(pubsub)
 
 
 @bench.command()
