@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from mpreg.queues.message import Message
+from mpreg.queues.records import Taker
 from mpreg.queues.settings import QueueSettings, milliseconds
 
 State = Literal["waiting", "in_flight"]
@@ -55,6 +56,13 @@ class Cast(msgspec.Struct):
         return 0 < self.required <= len(self.acknowledged)
 
 
+class Subscriber(msgspec.Struct, frozen=True):
+    owner: str
+    by: str
+    until: int
+    patterns: tuple[str, ...]
+
+
 class Model:
     """The caller tells the time, in ms; it never goes back."""
 
@@ -63,7 +71,7 @@ class Model:
         self.units: list[Unit] = []
         self.casts: dict[int, Cast] = {}
         self.dead: list[tuple[Unit, str]] = []
-        self.subscribers: dict[str, tuple[str, int, tuple[str, ...]]] = {}
+        self.subscribers: dict[str, Subscriber] = {}
         self.seen: dict[str, tuple[int, int]] = {}
         self.counters = dict.fromkeys(
             ("sent", "units", "received", "acknowledged", "failed", "expired", "requeued", "purged", "redriven"), 0
@@ -131,20 +139,35 @@ class Model:
         self.counters["units"] += len(there)
         return self._numbers
 
-    def claim(
-        self, subscriber: str, most: int, now: int, *, patterns: Iterable[str] = (), visibility_ms: int = 0
-    ) -> list[Unit]:
+    def claim(self, takers: Sequence[Taker], now: int) -> list[Unit]:
+        """Each an equal share of what waits, then those who took all of theirs and want more."""
         self.settle(now)
-        taken = self.peek(subscriber, most, now, patterns=patterns)
+        waiting = [unit for unit in self.units if unit.state == "waiting"]
+        ready = sum(unit.due <= now or self.settings.queue_type == "fifo" for unit in waiting)
+        share = max(1, ready // len(takers)) if len(takers) > 1 else len(self.units)
+        taken: list[Unit] = []
+        eager: list[tuple[Taker, int]] = []
+        for taker in takers:
+            most = min(taker.most, share)
+            got = self._hand_to(taker, most, now)
+            taken += got
+            if len(got) == most < taker.most:
+                eager.append((taker, taker.most - most))
+        for taker, most in eager:
+            taken += self._hand_to(taker, most, now)
+        return taken
+
+    def _hand_to(self, taker: Taker, most: int, now: int) -> list[Unit]:
+        taken = self.peek(taker.subscriber, most, now, patterns=taker.patterns)
         for unit in taken:
             self._deliveries += 1
             unit.deliveries += 1
             unit.delivery = self._deliveries
-            unit.holder = subscriber
+            unit.holder = taker.subscriber
             unit.state = "in_flight"
             unit.extend_until = now + milliseconds(self._ack_s(unit.message))
             own_s = unit.message.visibility_timeout_seconds or self.settings.default_visibility_timeout_seconds
-            unit.lease_until = min(unit.extend_until, now + (visibility_ms or milliseconds(own_s)))
+            unit.lease_until = min(unit.extend_until, now + (taker.visibility_ms or milliseconds(own_s)))
         self.counters["received"] += len(taken)
         return taken
 
@@ -164,6 +187,8 @@ class Model:
         if verb == "acknowledge":
             self._end(unit, "acknowledged")
             return "acknowledged"
+        if verb == "release":
+            unit.deliveries -= 1
         return self._give_back(unit, now, delay_ms, "", condemned=verb == "dead_letter")
 
     def extend(self, key: tuple[int, str | None], delivery: int, holder: str, by_ms: int, now: int) -> int:
@@ -209,16 +234,23 @@ class Model:
         self.counters["redriven"] += len(moving)
         return len(moving), len(self.dead)
 
-    def subscribe(self, subscriber: str, owner: str, lease_ms: int, patterns: Iterable[str], now: int) -> bool:
+    def subscribe(self, subscriber: str, owner: str, by: str, lease_ms: int, patterns: Iterable[str], now: int) -> bool:
         known = self.subscribers.get(subscriber)
-        if known is not None and known[0] != owner and known[1] > now:
+        if known is not None and known.owner != owner and known.until > now:
             return False
-        self.subscribers[subscriber] = (owner, now + lease_ms, tuple(patterns))
+        self.subscribers[subscriber] = Subscriber(owner, by, now + lease_ms, tuple(patterns))
         return True
 
-    def unsubscribe(self, subscriber: str, owner: str) -> bool:
+    def renew(self, subscriber: str, by: str, lease_ms: int, now: int) -> bool:
         known = self.subscribers.get(subscriber)
-        if known is None or known[0] != owner:
+        if known is None or known.by != by:
+            return False
+        self.subscribers[subscriber] = msgspec.structs.replace(known, until=now + lease_ms)
+        return True
+
+    def unsubscribe(self, subscriber: str, by: str) -> bool:
+        known = self.subscribers.get(subscriber)
+        if known is None or known.by != by:
             return False
         del self.subscribers[subscriber]
         return True
@@ -242,8 +274,8 @@ class Model:
     def _matching(self, topic: str, now: int) -> list[str | None]:
         return [
             name
-            for name, (_, until, patterns) in sorted(self.subscribers.items())
-            if until > now and any(matches(pattern, topic) for pattern in patterns)
+            for name, known in sorted(self.subscribers.items())
+            if known.until > now and any(matches(pattern, topic) for pattern in known.patterns)
         ]
 
     def _may_take(self, unit: Unit, subscriber: str, patterns: tuple[str, ...], now: int) -> bool:

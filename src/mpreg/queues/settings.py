@@ -80,7 +80,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 def settings_of(stored: dict[str, str]) -> QueueSettings:
     """The way back from `stored`."""
     return QueueSettings(
-        queue_type=stored["type"],  # type: ignore[arg-type]  # it was checked when the queue was made
+        queue_type=msgspec.convert(stored["type"], QueueType),
         max_size=int(stored["max_size"]),
         default_visibility_timeout_seconds=int(stored["visibility_ms"]) / 1000,
         default_acknowledgment_timeout_seconds=int(stored["ack_ms"]) / 1000,

@@ -7,117 +7,56 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from mpreg.errors import QueueError
 from mpreg.queues.keys import NAMES, SEEN, channel_of, keys_of
-from mpreg.queues.message import Message, Stored, unpack
+from mpreg.queues.message import Message, unpack
 from mpreg.queues.names import DEAD, check_queue_name, invalid
+from mpreg.queues.records import (
+    COUNTERS,
+    OUTCOMES,
+    VERBS,
+    Batch,
+    Claimed,
+    Lease,
+    Outcome,
+    Peeked,
+    Sent,
+    Statistics,
+    Taker,
+)
+from mpreg.queues.scripts import (
+    ACKNOWLEDGE,
+    CLAIM,
+    CREATE,
+    EXTEND,
+    FIRE,
+    PEEK,
+    PURGE,
+    REDRIVE,
+    RENEW,
+    SEND,
+    SETTLE,
+    STATS,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
 from mpreg.queues.settings import DEAD_LETTERS_KEPT_S, QueueSettings, settings_of
-from mpreg.store import Script
 
 if TYPE_CHECKING:
     import asyncio
 
-    from mpreg.store import Store
+    from mpreg.store import Script, Store
 
 CLAIM_MAX: Final = 500
 SEND_MAX: Final = 1_000
 REDRIVE_MAX: Final = 500
 SUBSCRIBERS_MAX: Final = 1_000
-
-_LIBRARY: Final = Script.load("mpreg.queues", "lua/queue.lua").source
-_CHOOSE: Final = Script.load("mpreg.queues", "lua/choose.lua").source
-
-
-def _verb(name: str, *, chooses: bool = False) -> Script:
-    verb = Script.load("mpreg.queues", f"lua/{name}.lua").source
-    return Script.of(_LIBRARY + (_CHOOSE if chooses else b"") + verb, f"queues.{name}")
-
-
-CREATE = _verb("create")
-SEND = _verb("send")
-CLAIM = _verb("claim", chooses=True)
-ACKNOWLEDGE = _verb("acknowledge")
-EXTEND = _verb("extend")
-SETTLE = _verb("settle")
-STATS = _verb("stats")
-PEEK = _verb("peek", chooses=True)
-PURGE = _verb("purge")
-REDRIVE = _verb("redrive")
-SUBSCRIBE = _verb("subscribe")
-UNSUBSCRIBE = _verb("unsubscribe")
-
-Verb = Literal["acknowledge", "retry", "dead_letter"]
-Outcome = Literal["acknowledged", "retry", "dead_letter", "expired", "stale"]
-_VERBS: Final[dict[Verb, str]] = {"acknowledge": "a", "retry": "r", "dead_letter": "d"}
-_OUTCOMES: Final[dict[bytes, Outcome]] = {
-    b"a": "acknowledged",
-    b"r": "retry",
-    b"d": "dead_letter",
-    b"e": "expired",
-    b"s": "stale",
-}
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """What became of one message: taken in, or a duplicate of an earlier one."""
-
-    message_id: str
-    duplicate: bool = False
-    subscribers: tuple[str, ...] | None = None
-    """Of a broadcast or quorum: who will get it."""
-
-
-class Claimed(msgspec.Struct, frozen=True):
-    """One message in someone's hands."""
-
-    message_id: str
-    receipt: str
-    deliveries: int
-    lease_until_ms: int
-    extend_until_ms: int
-    message: Stored
-
-
-class Batch(msgspec.Struct, frozen=True):
-    now_ms: int
-    next_ms: int
-    """When to ask again though nothing was sent; 0: never."""
-    claimed: list[Claimed]
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """What `acknowledge` and `extend` need to know."""
-
-    message_id: str
-    holder: str = ""
-    receipt: str = ""
-    """Empty: whichever delivery the holder has."""
-    verb: Verb = "acknowledge"
-    delay_ms: int = 0
-    """Of a retry."""
-    reason: str = ""
-
-
-class Peeked(msgspec.Struct, frozen=True):
-    message_id: str
-    deliveries: int
-    message: Stored
-    why: dict[str, Any] | None
-
-
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    now_ms: int
-    ready: int
-    delayed: int
-    in_flight: int
-    subscribers: int
-    counters: dict[str, int]
-    settings: QueueSettings
-    prefix: str
+ID_LENGTH: Final = 10
+"""Of an id within its queue; in a copy of a broadcast, `@` and the subscriber follow."""
 
 
 class Queue:
@@ -227,44 +166,51 @@ class Queue:
             return Sent(prefix + answer[1:].decode(), duplicate=True)
         return Sent(prefix + answer.decode())
 
-    async def claim(
-        self,
-        subscriber: str,
-        most: int,
-        *,
-        patterns: Iterable[str] = (),
-        visibility_ms: int = 0,
-        at_ms: int = 0,
-    ) -> Batch:
-        """Up to `most` messages for one subscriber, each with a lease. Patterns that match everything are none."""
+    async def claim(self, takers: Sequence[Taker], *, at_ms: int = 0) -> Batch:
+        """Messages for several subscribers, each with a lease; what is there is shared out evenly."""
         prefix = await self.prefix()
-        wanted = () if "#" in (patterns := tuple(patterns)) else patterns
-        reply = await self._run(CLAIM, at_ms, subscriber, min(most, CLAIM_MAX), visibility_ms, *wanted)
+        args: list[Any] = []
+        left = CLAIM_MAX
+        for taker in takers:
+            most = min(taker.most, left)
+            if most == 0:
+                break
+            left -= most
+            wanted = () if "#" in taker.patterns else taker.patterns
+            args += (taker.subscriber, most, taker.visibility_ms, len(wanted), *wanted)
+        reply = await self._run(CLAIM, at_ms, *args)
         if reply == -1:
             self._prefix = None
             raise self.not_found()
         claimed = [
             Claimed(
-                prefix + (id_ := reply[n]).decode().partition("@")[0],
-                f"{id_.decode()}/{reply[n + 2]}",
-                reply[n + 1],
-                reply[n + 3],
+                takers[reply[n]].subscriber,
+                prefix + (id_ := reply[n + 1].decode())[:ID_LENGTH],
+                f"{id_}/{reply[n + 3]}",
+                reply[n + 2],
                 reply[n + 4],
-                unpack(reply[n + 5]),
+                reply[n + 5],
+                unpack(reply[n + 6]),
             )
-            for n in range(2, len(reply), 6)
+            for n in range(2, len(reply), 7)
         ]
         return Batch(reply[0], reply[1], claimed)
+
+    async def fire(self, messages: Sequence[bytes], *, at_ms: int = 0) -> None:
+        """Say it to whoever listens on the queue's channel now; nothing is kept."""
+        if await self._run(FIRE, at_ms, *messages) == -1:
+            self._prefix = None
+            raise self.not_found()
 
     async def acknowledge(self, leases: Sequence[Lease], *, at_ms: int = 0) -> list[Outcome]:
         args: list[Any] = []
         for lease in leases:
             id_, delivery = self._delivery(lease)
-            args += (id_, delivery, lease.holder, _VERBS[lease.verb], lease.delay_ms, lease.reason)
+            args += (id_, delivery, lease.holder, VERBS[lease.verb], lease.delay_ms, lease.reason)
         reply = await self._run(ACKNOWLEDGE, at_ms, *args)
         if reply == -1:
             raise self.not_found()
-        return [_OUTCOMES[answer] for answer in reply[1:]]
+        return [OUTCOMES[answer] for answer in reply[1:]]
 
     async def extend(self, leases: Sequence[Lease], by_ms: int, *, at_ms: int = 0) -> list[int]:
         """When each lease ends now, in ms; 0 for one that is not the holder's any more."""
@@ -359,11 +305,13 @@ class Queue:
     # --- subscribers ------------------------------------------------------------------------------------------------
 
     async def subscribe(
-        self, subscriber: str, owner: str, lease_ms: int, patterns: Iterable[str], *, at_ms: int = 0
+        self, subscriber: str, owner: str, by: str, lease_ms: int, patterns: Iterable[str], *, at_ms: int = 0
     ) -> None:
-        """Be known as a subscriber for `lease_ms`; the same owner renews. Broadcasts are kept for who is known."""
-        made = await self._run(SUBSCRIBE, at_ms, subscriber, owner, lease_ms, SUBSCRIBERS_MAX, *patterns)
+        """Be known as a subscriber for `lease_ms`. Broadcasts are kept for who is known. `by` is the session; the same
+        `owner` may come back by another one, and then only that one renews and ends it."""
+        made = await self._run(SUBSCRIBE, at_ms, subscriber, owner, by, lease_ms, SUBSCRIBERS_MAX, *patterns)
         if made == -1:
+            self._prefix = None
             raise self.not_found()
         if made == 0:
             raise QueueError(
@@ -380,19 +328,13 @@ class Queue:
                 limit=SUBSCRIBERS_MAX,
             )
 
-    async def unsubscribe(self, subscriber: str, owner: str, *, at_ms: int = 0) -> bool:
-        return bool(await self._run(UNSUBSCRIBE, at_ms, subscriber, owner))
+    async def renew(self, by: str, lease_ms: int, subscribers: Sequence[str], *, at_ms: int = 0) -> list[str]:
+        """Those of them that are not this session's any more."""
+        reply = await self._run(RENEW, at_ms, by, lease_ms, *subscribers)
+        if reply == -1:
+            self._prefix = None
+            raise self.not_found()
+        return [name for name, mine in zip(subscribers, reply[1:], strict=True) if not mine]
 
-
-COUNTERS: Final = (
-    "sent",
-    "units",
-    "received",
-    "acknowledged",
-    "failed",
-    "expired",
-    "requeued",
-    "purged",
-    "redriven",
-    "processing_ms",
-)
+    async def unsubscribe(self, subscriber: str, by: str, *, at_ms: int = 0) -> bool:
+        return bool(await self._run(UNSUBSCRIBE, at_ms, subscriber, by))

@@ -1,52 +1,99 @@
--- Hands out messages, each with a lease.
--- ARGV: time, subscriber, how many, visibility in ms (0: each message's own), then its patterns (none: every topic)
--- Returns {now, when to ask again (0: not before something is sent), then for each: id, deliveries, number of this one,
--- end of the lease, until when it can be extended, the message}, or -1 if there is no such queue.
+-- Hands out messages, each with a lease, to several subscribers. What is there is shared out evenly, and only what one
+-- does not want goes to the others.
+-- ARGV: time, then for each subscriber: name, how many, visibility in ms (0: each message's own), how many patterns, and
+-- these (none: every topic). Returns {now, when to ask again (0: not before something is sent), then for each: which
+-- subscriber, id, deliveries, number of this one, end of the lease, until when it can be extended, the message}, or -1
+-- if there is no such queue.
 if not TYPE then
   return -1
 end
 settle()
 close() -- lanes must be right before one is chosen
-local subscriber, visibility_asked = ARGV[2], tonumber(ARGV[4])
-local patterns
-for n = 5, #ARGV do
-  patterns = patterns or {}
-  patterns[#patterns + 1] = split(ARGV[n])
-end
-local chosen = choose(subscriber, patterns, tonumber(ARGV[3]))
-local out, gone, leases, holders, groups = {now, 0}, {}, {}, {}, {}
-local delivery = tonumber(settings[4] or 0)
-for n, one in ipairs(chosen) do
-  local id = one.id
-  local body = redis.call('HGET', MSG, base_of(id))
-  local state = redis.call('HGET', HELD, id)
-  local _, _, visibility, ack = struct.unpack('>ddI4I4', body)
-  local deliveries = state and struct.unpack('>H', state) or 0
-  delivery = delivery + 1
-  local limit = now + ack
-  local ends = math.min(limit, now + (visibility_asked > 0 and visibility_asked or visibility))
-  gone[n] = one.member
-  leases[2 * n - 1], leases[2 * n] = ends, id
-  holders[2 * n - 1] = id
-  holders[2 * n] = struct.pack(STATE, deliveries + 1, delivery, now, limit, one.order) .. subscriber
-  if fifo then
-    groups[2 * n - 1], groups[2 * n] = one.lane, id
+local PAGE, BYTES_MAX = 32, 4194304 -- a reply with more in it than this is asked for in parts
+local out, delivery, bytes = {now, 0}, tonumber(settings[4] or 0), 0
+local takers = {}
+do
+  local n = 2
+  while n <= #ARGV do
+    local taker = {
+      name = ARGV[n], left = tonumber(ARGV[n + 1]), visibility = tonumber(ARGV[n + 2]), number = #takers,
+    }
+    local patterns = tonumber(ARGV[n + 3])
+    for k = n + 4, n + 3 + patterns do
+      taker.patterns = taker.patterns or {}
+      taker.patterns[#taker.patterns + 1] = split(ARGV[k])
+    end
+    takers[#takers + 1] = taker
+    n = n + 4 + patterns
   end
-  dirty[one.lane] = true
-  local at = #out
-  out[at + 1], out[at + 2], out[at + 3], out[at + 4], out[at + 5], out[at + 6] =
-    id, deliveries + 1, delivery, ends, limit, body
 end
-if #chosen > 0 then
+
+local function page_to(taker, chosen, first, last)
+  local ids, bases = {}, {}
+  for n = first, last do
+    ids[#ids + 1] = chosen[n].id
+    bases[#bases + 1] = base_of(chosen[n].id)
+  end
+  local bodies = redis.call('HMGET', MSG, unpack(bases))
+  local states = redis.call('HMGET', HELD, unpack(ids))
+  local gone, leases, holders, groups = {}, {}, {}, {}
+  for n, id in ipairs(ids) do
+    local one, body, state = chosen[first + n - 1], bodies[n], states[n]
+    local _, _, visibility, ack = struct.unpack('>ddI4I4', body)
+    local deliveries = state and struct.unpack('>H', state) or 0
+    delivery = delivery + 1
+    local limit = now + ack
+    local ends = math.min(limit, now + (taker.visibility > 0 and taker.visibility or visibility))
+    gone[n] = one.member
+    leases[2 * n - 1], leases[2 * n] = ends, id
+    holders[2 * n - 1] = id
+    holders[2 * n] = struct.pack(STATE, deliveries + 1, delivery, now, limit, one.order) .. taker.name
+    if fifo then
+      groups[2 * n - 1], groups[2 * n] = one.lane, id
+    end
+    dirty[one.lane] = true
+    local at = #out
+    out[at + 1], out[at + 2], out[at + 3], out[at + 4] = taker.number, id, deliveries + 1, delivery
+    out[at + 5], out[at + 6], out[at + 7] = ends, limit, body
+    bytes = bytes + #body
+  end
   redis.call('ZREM', READY, unpack(gone))
   redis.call('ZADD', LEASED, unpack(leases))
   redis.call('HSET', HELD, unpack(holders))
   if fifo then
     redis.call('HSET', GROUPS, unpack(groups))
   end
-  redis.call('HSET', CFG, 'deliveries', delivery)
-  count('received', #chosen)
 end
-close(true)
-out[2] = next_at()
+
+-- Whether it got as many as it may have.
+local function hand_to(taker, most)
+  local chosen = choose(taker.name, taker.patterns, most)
+  local first = 1
+  while first <= #chosen and bytes <= BYTES_MAX do
+    local last = math.min(first + PAGE - 1, #chosen)
+    page_to(taker, chosen, first, last)
+    first = last + 1
+  end
+  if first > 1 then
+    taker.left = taker.left - (first - 1)
+    count('received', first - 1)
+    close(true)
+  end
+  return first - 1 == most
+end
+
+local share = #takers == 1 and math.huge or math.max(1, floor(redis.call('ZCARD', READY) / #takers))
+local eager = {}
+for _, taker in ipairs(takers) do
+  if hand_to(taker, math.min(taker.left, share)) and taker.left > 0 then
+    eager[#eager + 1] = taker
+  end
+end
+for _, taker in ipairs(eager) do
+  hand_to(taker, taker.left)
+end
+if #out > 2 then
+  redis.call('HSET', CFG, 'deliveries', delivery)
+end
+out[2] = bytes > BYTES_MAX and now or next_at()
 return out

@@ -169,9 +169,9 @@ local function bury(id, body, deliveries, reason, by)
   end
 end
 
--- A lease has ended without an acknowledgement: the message waits again, is a dead letter, or its time is over.
--- Returns what became of it: r(etry), d(ead), e(xpired).
-local function give_back(id, delay_ms, reason, condemned)
+-- A lease has ended without an acknowledgement: the message waits again, is a dead letter (verb d), or its time is over.
+-- With verb l, nobody has seen it: the delivery does not count. Returns what became of it: r(etry), d(ead), e(xpired).
+local function give_back(id, delay_ms, reason, verb)
   local state = redis.call('HGET', HELD, id)
   local deliveries, _, _, _, order, at = struct.unpack(STATE, state)
   local by = state:sub(at)
@@ -183,10 +183,13 @@ local function give_back(id, delay_ms, reason, condemned)
     redis.call('HDEL', GROUPS, lane)
     dirty[lane] = true
   end
-  if not condemned and expires > 0 and expires <= now then
+  if verb == 'l' then
+    deliveries = deliveries - 1
+  end
+  if verb ~= 'd' and expires > 0 and expires <= now then
     finish(id, 'expired', 'failed')
     return 'e'
-  elseif condemned or deliveries > retries then
+  elseif verb == 'd' or deliveries > retries then
     bury(id, body, deliveries, reason, by)
     finish(id, 'failed', 'failed')
     return 'd'
@@ -212,7 +215,7 @@ end
 -- What time has changed. Each kind up to a limit, so that no script takes long; the rest is for the next one.
 local function settle()
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, SETTLE_MAX)) do
-    give_back(id, 0, 'the lease ran out', false)
+    give_back(id, 0, 'the lease ran out', 'r')
   end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', now, 'LIMIT', 0, SETTLE_MAX)) do
     redis.call('ZREM', EXPIRY, id)

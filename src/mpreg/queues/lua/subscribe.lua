@@ -1,5 +1,6 @@
 -- Makes a subscriber known for a while, or for a while longer, so that broadcasts are kept for it.
--- ARGV: time, subscriber, whose it is, for how many ms, how many there may be, then its patterns
+-- ARGV: time, subscriber, whose it is, by which session, for how many ms, how many there may be, then its patterns. The
+-- same owner may come by another session; then the session before has no say any more.
 -- Returns 1, 0 if the name is taken by someone else, -1 if there is no such queue, -2 if there are too many.
 if not TYPE then
   return -1
@@ -10,7 +11,7 @@ if known then
   if subscriber.owner ~= ARGV[3] and subscriber.until_ms > now then
     return 0
   end
-elseif redis.call('HLEN', SUBS) >= tonumber(ARGV[5]) then
+elseif redis.call('HLEN', SUBS) >= tonumber(ARGV[6]) then
   local all, room = redis.call('HGETALL', SUBS), false
   for n = 1, #all, 2 do
     if cmsgpack.unpack(all[n + 1]).until_ms <= now then
@@ -23,8 +24,9 @@ elseif redis.call('HLEN', SUBS) >= tonumber(ARGV[5]) then
   end
 end
 local patterns = {}
-for n = 6, #ARGV do
+for n = 7, #ARGV do
   patterns[#patterns + 1] = ARGV[n]
 end
-redis.call('HSET', SUBS, ARGV[2], cmsgpack.pack({until_ms = now + ARGV[4], owner = ARGV[3], patterns = patterns}))
+redis.call('HSET', SUBS, ARGV[2],
+  cmsgpack.pack({until_ms = now + ARGV[5], owner = ARGV[3], by = ARGV[4], patterns = patterns}))
 return 1

@@ -1,0 +1,107 @@
+"""What the verbs of a queue take and return."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from mpreg.queues.message import Stored
+from mpreg.queues.settings import QueueSettings
+
+Verb = Literal["acknowledge", "retry", "dead_letter", "release"]
+"""What to do with a message; to release it is to say that it was never seen."""
+Outcome = Literal["acknowledged", "retry", "dead_letter", "expired", "stale"]
+VERBS: Final[dict[Verb, str]] = {"acknowledge": "a", "retry": "r", "dead_letter": "d", "release": "l"}
+OUTCOMES: Final[dict[bytes, Outcome]] = {
+    b"a": "acknowledged",
+    b"r": "retry",
+    b"d": "dead_letter",
+    b"e": "expired",
+    b"s": "stale",
+}
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What became of one message: taken in, or a duplicate of an earlier one."""
+
+    message_id: str
+    duplicate: bool = False
+    subscribers: tuple[str, ...] | None = None
+    """Of a broadcast or quorum: who will get it."""
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """One message in someone's hands."""
+
+    subscriber: str
+    message_id: str
+    receipt: str
+    deliveries: int
+    lease_until_ms: int
+    extend_until_ms: int
+    message: Stored
+
+
+class Batch(msgspec.Struct, frozen=True):
+    now_ms: int
+    next_ms: int
+    """When to ask again though nothing was sent; 0: never. Not after `now_ms`: at once, there is more."""
+    claimed: list[Claimed]
+
+
+class Taker(msgspec.Struct, frozen=True):
+    """A subscriber that has room."""
+
+    subscriber: str
+    most: int
+    patterns: tuple[str, ...] = ()
+    """None, or one that matches everything: every topic."""
+    visibility_ms: int = 0
+    """0: each message's own."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What `acknowledge` and `extend` need to know."""
+
+    message_id: str
+    holder: str = ""
+    receipt: str = ""
+    """Empty: whichever delivery the holder has."""
+    verb: Verb = "acknowledge"
+    delay_ms: int = 0
+    """Of a retry."""
+    reason: str = ""
+
+
+class Peeked(msgspec.Struct, frozen=True):
+    message_id: str
+    deliveries: int
+    message: Stored
+    why: dict[str, Any] | None
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    now_ms: int
+    ready: int
+    delayed: int
+    in_flight: int
+    subscribers: int
+    counters: dict[str, int]
+    settings: QueueSettings
+    prefix: str
+
+
+COUNTERS: Final = (
+    "sent",
+    "units",
+    "received",
+    "acknowledged",
+    "failed",
+    "expired",
+    "requeued",
+    "purged",
+    "redriven",
+    "fired",
+    "processing_ms",
+)

@@ -1,0 +1,31 @@
+"""The scripts of a queue, one a verb: each is what all verbs share, and its own file behind it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mpreg.store import Script
+
+_LIBRARY: Final = Script.load("mpreg.queues", "lua/queue.lua").source
+_CHOOSE: Final = Script.load("mpreg.queues", "lua/choose.lua").source
+
+
+def _verb(name: str, *, chooses: bool = False) -> Script:
+    verb = Script.load("mpreg.queues", f"lua/{name}.lua").source
+    return Script.of(_LIBRARY + (_CHOOSE if chooses else b"") + verb, f"queues.{name}")
+
+
+CREATE = _verb("create")
+SEND = _verb("send")
+CLAIM = _verb("claim", chooses=True)
+ACKNOWLEDGE = _verb("acknowledge")
+EXTEND = _verb("extend")
+SETTLE = _verb("settle")
+FIRE = _verb("fire")
+STATS = _verb("stats")
+PEEK = _verb("peek", chooses=True)
+PURGE = _verb("purge")
+REDRIVE = _verb("redrive")
+SUBSCRIBE = _verb("subscribe")
+UNSUBSCRIBE = _verb("unsubscribe")
+RENEW = _verb("renew")
