@@ -27,6 +27,7 @@ HEADERS_MAX: Final = 64
 HEADER_BYTES_MAX: Final = 16_384
 PAYLOAD_BYTES_MAX: Final = 1_000_000
 _KINDS: Final = {"at_least_once": 0, "broadcast": 1, "quorum": 2}
+_KEY_AT: Final = struct.calcsize(">BhddddhH")
 _HEADER: Final = struct.Struct(">ddIIHhBH")
 
 
@@ -81,12 +82,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             raise invalid("headers", f"are over {HEADERS_MAX} or over {HEADER_BYTES_MAX} characters", limit=HEADERS_MAX)
         return self
 
-    def packed(self, dedup: int) -> tuple[bytes, bytes]:
-        """For `send.lua`: what the script reads, and the rest."""
+    def meta(self) -> bytes:
+        """For `send.lua`: what the script reads. The place of the deduplication key is put in by `with_key`."""
         group, topic = self.group.encode(), self.topic.encode()
         ttl, retries, visibility = self.message_ttl_seconds, self.max_retries, self.visibility_timeout_seconds
         ack = self.acknowledgment_timeout_seconds
-        meta = struct.pack(
+        return struct.pack(
             f">BhddddhHHH{len(group)}sH{len(topic)}s",
             _KINDS[self.delivery_guarantee],
             self.priority,
@@ -96,21 +97,35 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             0 if ack is None else milliseconds(ack),
             -1 if retries is None else retries,
             self.required_acknowledgments or 0,
-            dedup,
+            0,
             len(group),
             group,
             len(topic),
             topic,
         )
-        return meta, _rest(
-            (self.encoding, self.delivery_guarantee, self.sent_at, self.required_acknowledgments or 0, self.headers)
-        ) + self.payload
+
+    def rest(self) -> bytes:
+        """What the scripts hand through."""
+        return (
+            rest_of(
+                self.encoding, self.delivery_guarantee, self.sent_at, self.required_acknowledgments or 0, self.headers
+            )
+            + self.payload
+        )
 
     def digest(self) -> str:
         """What makes two messages the same for deduplication (R-Q4)."""
-        if self.deduplication_id is not None:
-            return "i" + hashlib.blake2b(self.deduplication_id.encode(), digest_size=16).hexdigest()
-        return "p" + hashlib.blake2b(self.topic.encode() + b"\0" + self.payload, digest_size=16).hexdigest()
+        return digest_of(self.deduplication_id, self.topic, self.payload)
+
+
+def with_key(meta: bytes, place: int) -> bytes:
+    return meta[:_KEY_AT] + place.to_bytes(2, "big") + meta[_KEY_AT + 2 :]
+
+
+def digest_of(deduplication_id: str | None, topic: str, payload: bytes) -> str:
+    if deduplication_id is not None:
+        return "i" + hashlib.blake2b(deduplication_id.encode(), digest_size=16).hexdigest()
+    return "p" + hashlib.blake2b(topic.encode() + b"\0" + payload, digest_size=16).hexdigest()
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,12 +144,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Rest = tuple[str, str, float, int, dict[str, str]]
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Rest).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Rest).decode
 
 
-def _rest(rest: _Rest) -> bytes:
-    data = _encode(rest)
+def rest_of(encoding: str, guarantee: str, sent_at: float, required: int, headers: dict[str, str]) -> bytes:
+    data = _encode((encoding, guarantee, sent_at, required, headers))
     return len(data).to_bytes(4, "big") + data
 
 

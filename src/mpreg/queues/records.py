@@ -22,6 +22,15 @@ OUTCOMES: Final[dict[bytes, Outcome]] = {
 }
 
 
+class Packed(msgspec.Struct, frozen=True, gc=False):
+    """A message on its way to `send.lua`."""
+
+    meta: bytes
+    rest: bytes
+    digest: str = ""
+    """By which it is known again; empty: not at all."""
+
+
 class Sent(msgspec.Struct, frozen=True):
     """What became of one message: taken in, or a duplicate of an earlier one."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from mpreg.errors import QueueError
 from mpreg.queues.keys import NAMES, SEEN, channel_of, keys_of
-from mpreg.queues.message import Message, unpack
+from mpreg.queues.message import Message, unpack, with_key
 from mpreg.queues.names import DEAD, check_queue_name, invalid
 from mpreg.queues.records import (
     COUNTERS,
@@ -23,6 +23,7 @@ from mpreg.queues.records import (
     Claimed,
     Lease,
     Outcome,
+    Packed,
     Peeked,
     Sent,
     Statistics,
@@ -55,6 +56,7 @@ CLAIM_MAX: Final = 500
 SEND_MAX: Final = 1_000
 REDRIVE_MAX: Final = 500
 SUBSCRIBERS_MAX: Final = 1_000
+OTHERWISE: Final = -2
 ID_LENGTH: Final = 10
 """Of an id within its queue; in a copy of a broadcast, `@` and the subscriber follow."""
 
@@ -65,11 +67,11 @@ class Queue:
     def __init__(self, store: Store, name: str) -> None:
         self.name = check_queue_name(name)
         self._store = store
+        self._base = name.removesuffix(DEAD)
         self._keys = keys_of(name)
         dead = () if name.endswith(DEAD) else keys_of(name + DEAD)
         self._all = self._keys + dead
         self.channel = channel_of(name)
-        self._prefix: str | None = None
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
@@ -80,15 +82,6 @@ class Queue:
     def _run(self, script: Script, *args: Any, keys: Sequence[bytes] = ()) -> asyncio.Future[Any]:
         return self._store.send_script(script, (*self._all, *keys), args)
 
-    async def prefix(self) -> str:
-        """What message ids of this queue begin with; another one after it was deleted and made again."""
-        if self._prefix is None:
-            found = await self._store.command("HGET", self._keys[0], "prefix")
-            if found is None:
-                raise self.not_found()
-            self._prefix = found.decode()
-        return self._prefix
-
     async def create(self, settings: QueueSettings, *, at_ms: int = 0) -> bool:
         """True if it was made, False if it is there with the same settings; else QUEUE_EXISTS."""
         check_queue_name(self.name, dead_letters=False)
@@ -98,11 +91,8 @@ class Queue:
         prefix = f"msg-{secrets.token_hex(4)}-"
         kept = int(settings.enable_dead_letter_queue)
         made = await self._run(CREATE, at_ms, prefix, kept, int(DEAD_LETTERS_KEPT_S * 1000), *wanted)
-        if made == 1:
-            self._prefix = prefix
-            return True
-        if made == 0:
-            return False
+        if made in (0, 1):
+            return bool(made)
         there = settings_of({k.decode(): v.decode() for k, v in zip(made[::2], made[1::2], strict=True)})
         differing = [field for field in settings.__struct_fields__ if getattr(there, field) != getattr(settings, field)]
         raise QueueError(
@@ -125,30 +115,38 @@ class Queue:
         self, messages: Sequence[Message], *, deduplicate: bool = False, at_ms: int = 0
     ) -> list[Sent | QueueError]:
         """One answer a message: taken in, a duplicate, or the error that says why not."""
-        prefix = await self.prefix()
-        answers = await self.send_packed(
-            [message.check() for message in messages], deduplicate=deduplicate, at_ms=at_ms
-        )
-        return [self.sent(answer, prefix) for answer in answers]
+        packed = [
+            Packed(
+                message.check().meta(),
+                message.rest(),
+                message.digest() if deduplicate or message.deduplication_id is not None else "",
+            )
+            for message in messages
+        ]
+        reply = await self.send_packed(packed, deduplicates=deduplicate, at_ms=at_ms)
+        return self.sent(reply)
 
-    async def send_packed(self, messages: Sequence[Message], *, deduplicate: bool, at_ms: int = 0) -> list[Any]:
-        """As `send`, but what was checked stays unchecked, and answers are as the script gives them."""
+    def send_packed(
+        self, messages: Sequence[Packed], *, deduplicates: bool, at_ms: int = 0
+    ) -> asyncio.Future[list[Any] | int]:
+        """For `sent`. The queue itself knows whether it deduplicates: `OTHERWISE` if that was taken wrongly."""
         args: list[bytes] = []
         seen: list[bytes] = []
         for message in messages:
-            if deduplicate or message.deduplication_id is not None:
-                seen.append(SEEN.key(queue=self.name.removesuffix(DEAD), digest=message.digest()))
-                args += message.packed(len(seen))
+            if message.digest:
+                seen.append(SEEN.key(queue=self._base, digest=message.digest))
+                args += (with_key(message.meta, len(seen)), message.rest)
             else:
-                args += message.packed(0)
-        reply = await self._run(SEND, at_ms, len(self._all) + 1, *args, keys=seen)
-        if reply == -1:
-            self._prefix = None
-            raise self.not_found()
-        answers: list[Any] = reply[1:]
-        return answers
+                args += (message.meta, message.rest)
+        return self._run(SEND, at_ms, len(self._all) + 1, int(deduplicates), *args, keys=seen)
 
-    def sent(self, answer: Any, prefix: str) -> Sent | QueueError:
+    def sent(self, reply: list[Any] | int) -> list[Sent | QueueError]:
+        if isinstance(reply, int):
+            raise self.not_found()
+        prefix = reply[1].decode()
+        return [self._sent(answer, prefix) for answer in reply[2:]]
+
+    def _sent(self, answer: Any, prefix: str) -> Sent | QueueError:
         if isinstance(answer, list):
             return Sent(prefix + answer[0].decode(), subscribers=tuple(name.decode() for name in answer[1:]))
         kind = answer[:1]
@@ -168,7 +166,6 @@ class Queue:
 
     async def claim(self, takers: Sequence[Taker], *, at_ms: int = 0) -> Batch:
         """Messages for several subscribers, each with a lease; what is there is shared out evenly."""
-        prefix = await self.prefix()
         args: list[Any] = []
         left = CLAIM_MAX
         for taker in takers:
@@ -180,8 +177,8 @@ class Queue:
             args += (taker.subscriber, most, taker.visibility_ms, len(wanted), *wanted)
         reply = await self._run(CLAIM, at_ms, *args)
         if reply == -1:
-            self._prefix = None
             raise self.not_found()
+        prefix = reply[2].decode()
         claimed = [
             Claimed(
                 takers[reply[n]].subscriber,
@@ -192,14 +189,13 @@ class Queue:
                 reply[n + 5],
                 unpack(reply[n + 6]),
             )
-            for n in range(2, len(reply), 7)
+            for n in range(3, len(reply), 7)
         ]
         return Batch(reply[0], reply[1], claimed)
 
     async def fire(self, messages: Sequence[bytes], *, at_ms: int = 0) -> None:
         """Say it to whoever listens on the queue's channel now; nothing is kept."""
         if await self._run(FIRE, at_ms, *messages) == -1:
-            self._prefix = None
             raise self.not_found()
 
     async def acknowledge(self, leases: Sequence[Lease], *, at_ms: int = 0) -> list[Outcome]:
@@ -260,18 +256,17 @@ class Queue:
     async def peek(
         self, most: int, *, subscriber: str = "", patterns: Iterable[str] = (), at_ms: int = 0
     ) -> list[Peeked]:
-        prefix = await self.prefix()
         reply = await self._run(PEEK, at_ms, min(most, CLAIM_MAX), subscriber, *patterns)
         if reply == -1:
             raise self.not_found()
         return [
             Peeked(
-                prefix + reply[n].decode().partition("@")[0],
+                reply[1].decode() + reply[n].decode().partition("@")[0],
                 reply[n + 1],
                 unpack(reply[n + 2]),
                 msgspec.json.decode(reply[n + 3]) if reply[n + 3] else None,
             )
-            for n in range(1, len(reply), 4)
+            for n in range(2, len(reply), 4)
         ]
 
     async def purge(self, *, at_ms: int = 0) -> int:
@@ -283,7 +278,6 @@ class Queue:
         if self.name.endswith(DEAD):
             raise invalid("queue_name", "dead letters are deleted with their queue; purge them instead")
         gone = await self._empty(1, at_ms)
-        self._prefix = None
         await NAMES.at().remove(self._store, self.name)
         return gone
 
@@ -311,7 +305,6 @@ class Queue:
         `owner` may come back by another one, and then only that one renews and ends it."""
         made = await self._run(SUBSCRIBE, at_ms, subscriber, owner, by, lease_ms, SUBSCRIBERS_MAX, *patterns)
         if made == -1:
-            self._prefix = None
             raise self.not_found()
         if made == 0:
             raise QueueError(
@@ -332,7 +325,6 @@ class Queue:
         """Those of them that are not this session's any more."""
         reply = await self._run(RENEW, at_ms, by, lease_ms, *subscribers)
         if reply == -1:
-            self._prefix = None
             raise self.not_found()
         return [name for name, mine in zip(subscribers, reply[1:], strict=True) if not mine]
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from mpreg.errors import MpregError, ProtocolError, RpcError
-from mpreg.wire import error, gossip, lifecycle, pubsub, rpc
+from mpreg.wire import error, gossip, lifecycle, pubsub, queues, rpc
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.message import Message, RoleMessage, TypeMessage, WhatMessage, is_supported
 
@@ -30,7 +30,7 @@ FAMILIES: Final[dict[str, tuple[type[Message], ...]]] = {
         *pubsub.MESSAGES,
         gossip.Gossip,
     ),
-    "type": (),
+    "type": queues.MESSAGES,
     "what": (lifecycle.Hello, lifecycle.Goodbye),
 }
 """Every message by the field that tells it."""

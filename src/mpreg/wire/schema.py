@@ -12,6 +12,7 @@ from mpreg.errors import CODES
 from mpreg.wire.codec import FAMILIES, MESSAGES
 from mpreg.wire.limits import CLIENT
 from mpreg.wire.message import VERSION, Message
+from mpreg.wire.queues import QueueStatistics
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 ASYNCAPI: Final = "3.0.0"
@@ -24,7 +25,10 @@ FROM_NODE: Final = (
     "-notification",
     "_reply",
     "_statistics",
-    "message_pending_ack",
+    "message_delivered",
+    "_pending_ack",
+    "broadcast_message",
+    "quorum_message",
 )
 """How the tag of a message ends that a node sends to a client; every other message is sent to a node."""
 
@@ -77,7 +81,9 @@ def asyncapi() -> dict[str, Any]:
             }
         },
         "operations": {
-            "receive": _operation("receive", "What a node takes", [m for m in MESSAGES if not is_from_node(m)]),
+            "receive": _operation(
+                "receive", "What a node takes", [m for m in MESSAGES if not is_from_node(m) or _both_ways(m)]
+            ),
             "send": _operation("send", "What a node sends", [m for m in MESSAGES if is_from_node(m) or _both_ways(m)]),
         },
         "components": {"messages": messages, "schemas": schemas},
@@ -101,7 +107,7 @@ def is_from_node(message: type[Message]) -> bool:
 
 
 def _both_ways(message: type[Message]) -> bool:
-    return family_of(message) == "what"
+    return family_of(message) == "what" or message is QueueStatistics
 
 
 def _components(template: str) -> tuple[dict[type[Message], dict[str, Any]], dict[str, Any]]:

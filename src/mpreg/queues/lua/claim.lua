@@ -1,7 +1,7 @@
 -- Hands out messages, each with a lease, to several subscribers. What is there is shared out evenly, and only what one
 -- does not want goes to the others.
 -- ARGV: time, then for each subscriber: name, how many, visibility in ms (0: each message's own), how many patterns, and
--- these (none: every topic). Returns {now, when to ask again (0: not before something is sent), then for each: which
+-- these (none: every topic). Returns {now, when to ask again (0: not before something is sent), prefix of ids, then for each: which
 -- subscriber, id, deliveries, number of this one, end of the lease, until when it can be extended, the message}, or -1
 -- if there is no such queue.
 if not TYPE then
@@ -10,7 +10,7 @@ end
 settle()
 close() -- lanes must be right before one is chosen
 local PAGE, BYTES_MAX = 32, 4194304 -- a reply with more in it than this is asked for in parts
-local out, delivery, bytes = {now, 0}, tonumber(settings[4] or 0), 0
+local out, delivery, bytes = {now, 0, PREFIX}, tonumber(settings[4] or 0), 0
 local takers = {}
 do
   local n = 2
@@ -92,7 +92,7 @@ end
 for _, taker in ipairs(eager) do
   hand_to(taker, taker.left)
 end
-if #out > 2 then
+if #out > 3 then
   redis.call('HSET', CFG, 'deliveries', delivery)
 end
 out[2] = bytes > BYTES_MAX and now or next_at()

@@ -1,5 +1,5 @@
 -- The next messages, without taking them. ARGV: time, how many, subscriber, then patterns (none: every topic)
--- Returns {now, for each: id, deliveries, the message, why it is here (JSON, of a dead letter; else '')}, or -1.
+-- Returns {now, prefix of ids, for each: id, deliveries, the message, why it is here (JSON, of a dead letter; else '')}, or -1.
 if not TYPE then
   return -1
 end
@@ -10,7 +10,7 @@ for n = 4, #ARGV do
   patterns = patterns or {}
   patterns[#patterns + 1] = split(ARGV[n])
 end
-local out = {now}
+local out = {now, PREFIX}
 for _, one in ipairs(choose(ARGV[3], patterns, tonumber(ARGV[2]))) do
   local state = redis.call('HGET', HELD, one.id)
   local at = #out

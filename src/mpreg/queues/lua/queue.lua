@@ -24,7 +24,8 @@ if now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000 + floor(time[2] / 1000)
 end
-local settings = redis.call('HMGET', CFG, 'type', 'max_size', 'seq', 'deliveries')
+local settings = redis.call('HMGET', CFG, 'type', 'max_size', 'seq', 'deliveries', 'prefix', 'dedup')
+local PREFIX = settings[5]
 local TYPE = settings[1]
 local fifo = TYPE == 'fifo'
 local dirty, counts = {}, {}
@@ -160,7 +161,7 @@ local function bury(id, body, deliveries, reason, by)
       redis.call('ZADD', KEYS[22], expires, dead)
     end
     redis.call('HSET', KEYS[24], dead, cjson.encode({
-      message_id = redis.call('HGET', CFG, 'prefix') .. base_of(id), reason = reason, at = now / 1000,
+      message_id = PREFIX .. base_of(id), reason = reason, at = now / 1000,
       deliveries = deliveries, by = by, subscriber = #id > 10 and id:sub(12) or nil, group = fifo and lane or nil,
     }))
     redis.call('HINCRBY', KEYS[13], 'sent', 1)

@@ -1,18 +1,22 @@
 -- Takes messages in. Each is answered for itself; one that is refused leaves nothing behind.
--- KEYS from 25 (or 13 without dead letters): deduplication keys   ARGV: time, place of the first of them, then pairs:
+-- KEYS from 25 (or 13 without dead letters): deduplication keys   ARGV: time, place of the first of them, whether the
+-- caller took the queue for one that deduplicates, then pairs:
 --   guarantee (0 at least once, 1 broadcast, 2 quorum), priority, delay, TTL (-1: the queue's, 0: none), visibility and
 --   ack timeout (0: the queue's), retries (-1: the queue's), required, which deduplication key (0: none), group, topic
 --   and the rest of the message, which is nobody's business here
--- Returns {now, answer…}: the id, a list of id and subscribers, `D` and the id of the first one, `F` full, `Q` and how
--- many there are who could acknowledge; or -1 if there is no such queue.
+-- Returns {now, prefix of ids, answer…}: the id, a list of id and subscribers, `D` and the id of the first one, `F` full, `Q` and how
+-- many there are who could acknowledge; or -1 if there is no such queue, -2 if the caller was wrong about deduplication.
 if not TYPE then
   return -1
 end
+if ARGV[3] ~= settings[6] then
+  return -2
+end
 settle()
-local defaults = redis.call('HMGET', CFG, 'visibility_ms', 'ack_ms', 'retries', 'ttl_ms', 'window_ms', 'prefix')
+local defaults = redis.call('HMGET', CFG, 'visibility_ms', 'ack_ms', 'retries', 'ttl_ms', 'window_ms')
 local max_size, number, taken = tonumber(settings[2]), tonumber(settings[3] or 0), size()
 local first_key = tonumber(ARGV[2])
-local bodies, ready, expiring, delayed, answers = {}, {}, {}, {}, {now}
+local bodies, ready, expiring, delayed, answers = {}, {}, {}, {}, {now, PREFIX}
 local subscribers
 
 local function matching(topic)
@@ -40,12 +44,12 @@ local function matching(topic)
   return found
 end
 
-for n = 3, #ARGV, 2 do
+for n = 4, #ARGV, 2 do
   local guarantee, priority, delay, ttl, visibility, ack, retries, required, dedup, group, topic =
     struct.unpack('>BhddddhHHHc0Hc0', ARGV[n])
   local key = dedup > 0 and KEYS[first_key + dedup - 1]
   local first = key and redis.call('GET', key)
-  if first and first:sub(1, -11) ~= defaults[6] then
+  if first and first:sub(1, -11) ~= PREFIX then
     first = false -- of a queue of this name that was deleted
   end
   local copies = guarantee > 0 and matching(topic)
@@ -99,7 +103,7 @@ for n = 3, #ARGV, 2 do
       answers[#answers + 1] = id
     end
     if key then
-      redis.call('SET', key, defaults[6] .. id, 'PX', defaults[5])
+      redis.call('SET', key, PREFIX .. id, 'PX', defaults[5])
     end
     count('sent')
     count('units', units)
