@@ -23,7 +23,7 @@ from tests.store.servers import StoreServers
 from mpreg.errors import QueueError
 from mpreg.queues.message import Message
 from mpreg.queues.model import Model
-from mpreg.queues.records import Claimed, Lease, Sent, Taker
+from mpreg.queues.records import Claimed, Lease, Sent, Taker, split_receipt
 from mpreg.queues.settings import QueueSettings
 from mpreg.queues.state import Queue
 from mpreg.store import Store, connect
@@ -242,14 +242,14 @@ def _number(message_id: str) -> int:
 
 
 def _unit(claimed: Claimed) -> tuple[str, int, str | None, int, int, int, int]:
-    id_, _, delivery = claimed.receipt.rpartition("/")
+    id_, delivery, _ = split_receipt(claimed.receipt)
     subscriber = id_.partition("@")[2] or None
     return (
         claimed.subscriber,
         _number(claimed.message_id),
         subscriber,
         claimed.deliveries,
-        int(delivery),
+        delivery,
         claimed.lease_until_ms,
         claimed.extend_until_ms,
     )

@@ -13,6 +13,8 @@ from mpreg.client.commands import CommandBuilder, assemble, single
 from mpreg.client.connection import Handler
 from mpreg.client.exchange import Exchange
 from mpreg.client.pubsub import PubSub
+from mpreg.client.queue import Queue
+from mpreg.client.queues import Queues
 from mpreg.client.results import check_type, decode_result
 from mpreg.client.retry import with_retries
 from mpreg.client.settings import ClientSettings
@@ -24,6 +26,7 @@ from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.error import ErrorResponse, to_exception
 from mpreg.wire.message import Message
+from mpreg.wire.queues import Scheduled
 from mpreg.wire.received import Message as TopicMessage
 from mpreg.wire.rpc import Command, Rpc, RpcResponse
 
@@ -52,6 +55,9 @@ class Client:
         self._retry = settings.retry
         self._pubsub = PubSub(self, self._exchange, settings.encoding, settings.timeout_s)
         self.on_reconnected(self._pubsub.reconnected)
+        self.queues = Queues(self, self._exchange, settings.encoding, settings.timeout_s)
+        """All queues, and what is sent to them again and again."""
+        self.on_reconnected(self.queues.reconnected)
 
     async def start(self) -> None:
         """`connect` does this. Raises why no node can be reached."""
@@ -59,6 +65,7 @@ class Client:
 
     async def close(self) -> None:
         """Calls that are under way fail with `TRANSPORT_CLOSED`. Closing twice is fine."""
+        await self.queues.close()
         await self._pubsub.close()
         await self._upkeep.stop()
         await self._exchange.close()
@@ -229,6 +236,30 @@ class Client:
     ) -> None:
         """Answer a question. `ValueError` if the message is none."""
         await self._pubsub.reply(message, payload, headers)
+
+    # Queues.
+
+    def queue(self, name: str) -> Queue:
+        """A queue by its name; it need not exist yet."""
+        return self.queues.queue(name)
+
+    async def schedule(
+        self,
+        cron: str,
+        queue: str,
+        payload: Any,
+        *,
+        name: str | None = None,
+        timezone: str = "UTC",
+        topic: str = "message",
+        priority: int = 0,
+        headers: Mapping[str, str] | None = None,
+    ) -> Scheduled:
+        """Send `payload` to a queue whenever a cron expression says (`"0 3 * * *"`): kept in the store, and done once by
+        whichever node is alive. The same `name` again changes it."""
+        return await self.queues.schedule(
+            cron, queue, payload, name=name, timezone=timezone, topic=topic, priority=priority, headers=headers
+        )
 
     # Other messages: what topics, queues and caches are built on.
 

@@ -13,6 +13,7 @@ from mpreg.node.dispatch import Dispatch
 from mpreg.node.service import Service
 from mpreg.node.settings import Settings
 from mpreg.pubsub import Handler, PubSubService
+from mpreg.queues import QueueService
 from mpreg.rpc import LocalPlacement, Registry, RpcService, Threads
 from mpreg.store import Store
 from mpreg.wire.lifecycle import Hello
@@ -44,11 +45,12 @@ class Services:
         if self.clustering is not None:
             self.clustering.use(self.rpc)
         self.pubsub = PubSubService(secrets.token_hex(5), settings.pubsub)
+        self.queues = QueueService(secrets.token_hex(5), store, settings.queues)
         self._handlers = handlers
 
     def all(self) -> list[Service]:
         """In the order in which they start; they end in the opposite one."""
-        rpc, pubsub = self.rpc, self.pubsub
+        rpc, pubsub, queues = self.rpc, self.pubsub, self.queues
         return [
             Service(name="deadlines", close=self.deadlines.close),
             Service(name="threads", close=self.threads.close),
@@ -68,6 +70,15 @@ class Services:
                 start=self._subscribe_handlers,
                 drain=pubsub.drain,
                 close=pubsub.close,
+            ),
+            Service(
+                name="message_queues",
+                handlers=queues.handlers,
+                closed=queues.closed,
+                report=queues.report,
+                start=queues.start,
+                drain=queues.drain,
+                close=queues.close,
             ),
         ]
 

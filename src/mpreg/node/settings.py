@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from mpreg.pubsub import PubSubLimits
+from mpreg.queues import QueueLimits
 from mpreg.rpc import RpcLimits
 from mpreg.wire.limits import CLIENT, Limits
 
@@ -58,3 +59,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limits: Limits = CLIENT
     rpc: RpcLimits = RpcLimits()
     pubsub: PubSubLimits = PubSubLimits()
+    queues: QueueLimits = QueueLimits()

@@ -43,6 +43,8 @@ class Sent(msgspec.Struct, frozen=True):
 class Claimed(msgspec.Struct, frozen=True):
     """One message in someone's hands."""
 
+    taker: int
+    """The how manieth of those who asked."""
     subscriber: str
     message_id: str
     receipt: str
@@ -68,6 +70,33 @@ class Taker(msgspec.Struct, frozen=True):
     """None, or one that matches everything: every topic."""
     visibility_ms: int = 0
     """0: each message's own."""
+
+
+class Cast(msgspec.Struct, frozen=True):
+    """How a broadcast or quorum stands."""
+
+    subscribers: tuple[str, ...]
+    acknowledged: tuple[str, ...]
+    failed: tuple[str, ...]
+    required: int
+    """Of a broadcast 0."""
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        done = {*self.acknowledged, *self.failed}
+        return tuple(name for name in self.subscribers if name not in done)
+
+    @property
+    def reached(self) -> bool:
+        return 0 < self.required <= len(self.acknowledged)
+
+
+def split_receipt(receipt: str) -> tuple[str, int, int]:
+    """Id within the queue, number of the delivery, and the how manieth of this message it is."""
+    id_, *numbers = receipt.rsplit("/", 2)
+    if len(numbers) == 2 and all(number.isascii() and number.isdigit() and len(number) < 16 for number in numbers):
+        return id_, int(numbers[0]), int(numbers[1])
+    return "", 0, 0
 
 
 class Lease(msgspec.Struct, frozen=True):

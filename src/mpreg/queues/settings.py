@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
 
@@ -90,6 +90,14 @@ def settings_of(stored: dict[str, str]) -> QueueSettings:
         max_retries=int(stored["retries"]),
         message_ttl_seconds=int(stored["ttl_ms"]) / 1000,
     )
+
+
+def guarantee_of(text: str) -> Guarantee:
+    """Raises `QUEUE_INVALID` for what is none."""
+    for known in GUARANTEES:
+        if known == text:
+            return cast(Guarantee, known)
+    raise invalid("delivery_guarantee", f"is one of {', '.join(GUARANTEES)}, not {text!r:.60}")
 
 
 def milliseconds(value: float) -> int:

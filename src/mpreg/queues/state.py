@@ -20,6 +20,7 @@ from mpreg.queues.records import (
     OUTCOMES,
     VERBS,
     Batch,
+    Cast,
     Claimed,
     Lease,
     Outcome,
@@ -28,6 +29,7 @@ from mpreg.queues.records import (
     Sent,
     Statistics,
     Taker,
+    split_receipt,
 )
 from mpreg.queues.scripts import (
     ACKNOWLEDGE,
@@ -78,6 +80,14 @@ class Queue:
 
     def not_found(self) -> QueueError:
         return QueueError("QUEUE_NOT_FOUND", f"there is no queue {self.name!r}", queue_name=self.name)
+
+    def in_use(self, subscriber: str) -> QueueError:
+        return QueueError(
+            "QUEUE_EXISTS",
+            f"subscriber_id: {subscriber!r} subscribes to {self.name!r} already",
+            field="subscriber_id",
+            queue_name=self.name,
+        )
 
     def _run(self, script: Script, *args: Any, keys: Sequence[bytes] = ()) -> asyncio.Future[Any]:
         return self._store.send_script(script, (*self._all, *keys), args)
@@ -166,6 +176,10 @@ class Queue:
 
     async def claim(self, takers: Sequence[Taker], *, at_ms: int = 0) -> Batch:
         """Messages for several subscribers, each with a lease; what is there is shared out evenly."""
+        return self.claimed(takers, await self.send_claim(takers, at_ms=at_ms))
+
+    def send_claim(self, takers: Sequence[Taker], *, at_ms: int = 0) -> asyncio.Future[list[Any] | int]:
+        """For `claimed`."""
         args: list[Any] = []
         left = CLAIM_MAX
         for taker in takers:
@@ -175,15 +189,18 @@ class Queue:
             left -= most
             wanted = () if "#" in taker.patterns else taker.patterns
             args += (taker.subscriber, most, taker.visibility_ms, len(wanted), *wanted)
-        reply = await self._run(CLAIM, at_ms, *args)
-        if reply == -1:
+        return self._run(CLAIM, at_ms, *args)
+
+    def claimed(self, takers: Sequence[Taker], reply: list[Any] | int) -> Batch:
+        if isinstance(reply, int):
             raise self.not_found()
         prefix = reply[2].decode()
         claimed = [
             Claimed(
+                reply[n],
                 takers[reply[n]].subscriber,
                 prefix + (id_ := reply[n + 1].decode())[:ID_LENGTH],
-                f"{id_}/{reply[n + 3]}",
+                f"{id_}/{reply[n + 3]}/{reply[n + 2]}",
                 reply[n + 2],
                 reply[n + 4],
                 reply[n + 5],
@@ -193,18 +210,35 @@ class Queue:
         ]
         return Batch(reply[0], reply[1], claimed)
 
-    async def fire(self, messages: Sequence[bytes], *, at_ms: int = 0) -> None:
-        """Say it to whoever listens on the queue's channel now; nothing is kept."""
-        if await self._run(FIRE, at_ms, *messages) == -1:
+    async def fire(self, messages: Sequence[tuple[str, bytes]], *, at_ms: int = 0) -> list[Sent]:
+        """Topic and body of each: said to who subscribes now, by the queue's channel; nothing is kept."""
+        reply = await self._run(FIRE, at_ms, *(part for message in messages for part in message))
+        if reply == -1:
             raise self.not_found()
+        prefix = reply[0].decode()
+        return [
+            Sent(prefix + number.decode(), subscribers=tuple(name.decode() for name in names))
+            for number, *names in reply[1:]
+        ]
+
+    async def casts(self, message_ids: Sequence[str]) -> list[Cast | None]:
+        """How broadcasts stand; None for one that is over."""
+        found = await self._store.command("HMGET", self._keys[8], *(self.number_of(id_) for id_ in message_ids))
+        return [None if packed is None else msgspec.msgpack.decode(packed, type=Cast) for packed in found]
 
     async def acknowledge(self, leases: Sequence[Lease], *, at_ms: int = 0) -> list[Outcome]:
+        return self.outcomes(await self.send_acknowledge(leases, at_ms=at_ms))
+
+    def send_acknowledge(self, leases: Sequence[Lease], *, at_ms: int = 0) -> asyncio.Future[list[Any] | int]:
+        """For `outcomes`."""
         args: list[Any] = []
         for lease in leases:
             id_, delivery = self._delivery(lease)
             args += (id_, delivery, lease.holder, VERBS[lease.verb], lease.delay_ms, lease.reason)
-        reply = await self._run(ACKNOWLEDGE, at_ms, *args)
-        if reply == -1:
+        return self._run(ACKNOWLEDGE, at_ms, *args)
+
+    def outcomes(self, reply: list[Any] | int) -> list[Outcome]:
+        if isinstance(reply, int):
             raise self.not_found()
         return [OUTCOMES[answer] for answer in reply[1:]]
 
@@ -219,13 +253,16 @@ class Queue:
         ends: list[int] = reply[1:]
         return ends
 
+    @staticmethod
+    def number_of(message_id: str) -> str:
+        return message_id.rpartition("-")[2]
+
     def _delivery(self, lease: Lease) -> tuple[str, int]:
         """The id within the queue and the number of the delivery; what can't be read holds nothing."""
-        if lease.receipt:
-            id_, _, delivery = lease.receipt.rpartition("/")
-            same = id_.partition("@")[0] == lease.message_id.rpartition("-")[2]
-            return (id_, int(delivery)) if same and delivery.isdigit() and len(delivery) < 16 else ("", 0)
-        return lease.message_id.rpartition("-")[2], 0
+        if not lease.receipt:
+            return self.number_of(lease.message_id), 0
+        id_, number, _ = split_receipt(lease.receipt)
+        return (id_, number) if id_[:ID_LENGTH] == self.number_of(lease.message_id) else ("", 0)
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
@@ -252,6 +289,11 @@ class Queue:
             settings=settings_of(flat),
             prefix=flat["prefix"],
         )
+
+    async def dead_letters(self) -> int:
+        """How many there are."""
+        dead: int = await self._store.command("ZCARD", keys_of(self._base + DEAD)[2])
+        return dead
 
     async def peek(
         self, most: int, *, subscriber: str = "", patterns: Iterable[str] = (), at_ms: int = 0
@@ -307,12 +349,7 @@ class Queue:
         if made == -1:
             raise self.not_found()
         if made == 0:
-            raise QueueError(
-                "QUEUE_EXISTS",
-                f"subscriber_id: {subscriber!r} subscribes to {self.name!r} already",
-                field="subscriber_id",
-                queue_name=self.name,
-            )
+            raise self.in_use(subscriber)
         if made == -2:
             raise QueueError(
                 "QUEUE_FULL",

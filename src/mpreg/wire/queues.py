@@ -185,6 +185,18 @@ class UnsubscribeQueueReply(TypeMessage, frozen=True, tag="unsubscribe_queue_rep
     payload: Subscriber
 
 
+class SubscriptionEnded(msgspec.Struct, frozen=True, gc=False):
+    queue_name: str
+    subscriber_id: str
+    error: ErrorBody
+
+
+class QueueSubscriptionEnded(TypeMessage, frozen=True, tag="queue_subscription_ended"):
+    """Unasked: nothing more will be delivered, because the queue is deleted, or the name belongs to another session."""
+
+    payload: SubscriptionEnded
+
+
 # Receiving.
 
 
@@ -213,6 +225,8 @@ class Delivery(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     required_acknowledgments: int | UnsetType = UNSET
     quorum_reached: bool | UnsetType = UNSET
     delivery_timestamp: float | UnsetType = UNSET
+    subscriber_id: str | UnsetType = UNSET
+    """Of fire and forget: which of the subscriptions of this connection it is for."""
 
 
 class MessageDelivered(TypeMessage, frozen=True, tag="message_delivered"):
@@ -597,6 +611,7 @@ MESSAGES: tuple[type[TypeMessage], ...] = (
     SubscribeQueueReply,
     UnsubscribeQueue,
     UnsubscribeQueueReply,
+    QueueSubscriptionEnded,
     MessageDelivered,
     MessagePendingAck,
     BroadcastMessage,

@@ -29,6 +29,7 @@ FROM_NODE: Final = (
     "_pending_ack",
     "broadcast_message",
     "quorum_message",
+    "queue_subscription_ended",
 )
 """How the tag of a message ends that a node sends to a client; every other message is sent to a node."""
 

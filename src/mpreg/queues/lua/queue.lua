@@ -301,3 +301,30 @@ local function any_match(patterns, topic)
   end
   return false
 end
+
+-- The names of those who subscribe to this topic now, in order.
+local subscribers
+local function subscribed_to(topic)
+  if not subscribers then
+    subscribers = {}
+    local all = redis.call('HGETALL', SUBS)
+    for n = 1, #all, 2 do
+      local subscriber = cmsgpack.unpack(all[n + 1])
+      if subscriber.until_ms > now then
+        local patterns = {}
+        for k, pattern in ipairs(subscriber.patterns) do
+          patterns[k] = split(pattern)
+        end
+        subscribers[#subscribers + 1] = {all[n], patterns}
+      end
+    end
+    table.sort(subscribers, function(one, other) return one[1] < other[1] end)
+  end
+  local found = {}
+  for _, subscriber in ipairs(subscribers) do
+    if any_match(subscriber[2], topic) then
+      found[#found + 1] = subscriber[1]
+    end
+  end
+  return found
+end

@@ -17,32 +17,6 @@ local defaults = redis.call('HMGET', CFG, 'visibility_ms', 'ack_ms', 'retries', 
 local max_size, number, taken = tonumber(settings[2]), tonumber(settings[3] or 0), size()
 local first_key = tonumber(ARGV[2])
 local bodies, ready, expiring, delayed, answers = {}, {}, {}, {}, {now, PREFIX}
-local subscribers
-
-local function matching(topic)
-  if not subscribers then
-    subscribers = {}
-    local all = redis.call('HGETALL', SUBS)
-    for n = 1, #all, 2 do
-      local subscriber = cmsgpack.unpack(all[n + 1])
-      if subscriber.until_ms > now then
-        local patterns = {}
-        for k, pattern in ipairs(subscriber.patterns) do
-          patterns[k] = split(pattern)
-        end
-        subscribers[#subscribers + 1] = {all[n], patterns}
-      end
-    end
-    table.sort(subscribers, function(one, other) return one[1] < other[1] end)
-  end
-  local found = {}
-  for _, subscriber in ipairs(subscribers) do
-    if any_match(subscriber[2], topic) then
-      found[#found + 1] = subscriber[1]
-    end
-  end
-  return found
-end
 
 for n = 4, #ARGV, 2 do
   local guarantee, priority, delay, ttl, visibility, ack, retries, required, dedup, group, topic =
@@ -52,7 +26,7 @@ for n = 4, #ARGV, 2 do
   if first and first:sub(1, -11) ~= PREFIX then
     first = false -- of a queue of this name that was deleted
   end
-  local copies = guarantee > 0 and matching(topic)
+  local copies = guarantee > 0 and subscribed_to(topic)
   local units = copies and #copies or 1
   required = (guarantee == 2 and required == 0) and floor(units / 2) + 1 or required
   if first then

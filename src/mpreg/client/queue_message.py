@@ -1,0 +1,178 @@
+"""A received message in the hands of a program."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from mpreg.errors import QueueError
+from mpreg.wire import codec
+from mpreg.wire.encoding import Encoding
+from mpreg.wire.queues import Settlement
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MODULES: Final[dict[Encoding, Any]] = {Encoding.JSON: msgspec.json, Encoding.MSGPACK: msgspec.msgpack}
+REASON_MAX: Final = 500
+
+
+class Settles(Protocol):
+    """What a message asks of its receiver."""
+
+    async def settle(self, message: Message[Any], settlement: Settlement) -> str: ...
+
+
+class Message(Generic[T]):
+    """Acknowledge it: with `async with message`, or with exactly one of `ack`, `retry`, `dead_letter`.
+
+    These raise `QUEUE_STALE_RECEIPT` if the message is not in this program's hands any more, and then nothing has
+    changed.
+    """
+
+    __slots__ = (
+        "_receiver",
+        "delivery_guarantee",
+        "headers",
+        "is_settled",
+        "lease_s",
+        "max_retries",
+        "message_id",
+        "payload",
+        "priority",
+        "queue_name",
+        "receipt",
+        "renew_at",
+        "retry_count",
+        "sent_at",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        receiver: Settles,
+        *,
+        message_id: str,
+        queue_name: str,
+        topic: str,
+        payload: T,
+        delivery_guarantee: str,
+        receipt: str,
+        retry_count: int,
+        max_retries: int,
+        headers: dict[str, str],
+        priority: int,
+        sent_at: float,
+        lease_s: float,
+    ) -> None:
+        self._receiver = receiver
+        self.message_id = message_id
+        self.queue_name = queue_name
+        self.topic = topic
+        self.payload = payload
+        self.delivery_guarantee = delivery_guarantee
+        self.receipt = receipt
+        self.retry_count = retry_count
+        self.max_retries = max_retries
+        self.headers = headers
+        self.priority = priority
+        self.sent_at = sent_at
+        """When the node got it, in seconds since 1970."""
+        self.lease_s = lease_s
+        self.renew_at = 0.0
+        self.is_settled = not receipt
+        """Nothing can or need be done with it any more."""
+
+    async def ack(self) -> None:
+        """It is done."""
+        await self._settle(Settlement(message_id=self.message_id, receipt=self.receipt))
+
+    async def retry(self, after: float | None = None, reason: str = "") -> str:
+        """Once more, `after` so many seconds, or after a backoff: `retry`; or `dead_letter` if it was tried as often as
+        allowed."""
+        return await self._settle(
+            Settlement(
+                message_id=self.message_id,
+                receipt=self.receipt,
+                success=False,
+                retry_after_seconds=msgspec.UNSET if after is None else after,
+                reason=reason[:REASON_MAX],
+            )
+        )
+
+    async def dead_letter(self, reason: str) -> None:
+        """No more attempts."""
+        await self._settle(
+            Settlement(
+                message_id=self.message_id,
+                receipt=self.receipt,
+                success=False,
+                dead_letter=True,
+                reason=reason[:REASON_MAX],
+            )
+        )
+
+    async def release(self) -> None:
+        """Back, as if it had never been delivered."""
+        await self._settle(Settlement(message_id=self.message_id, receipt=self.receipt, success=False, release=True))
+
+    async def _settle(self, settlement: Settlement) -> str:
+        if self.is_settled:
+            raise QueueError(
+                "QUEUE_STALE_RECEIPT", f"the message {self.message_id!r} is settled already", message_id=self.message_id
+            )
+        return await self._receiver.settle(self, settlement)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_settled:
+            return
+        if error is None:
+            await self.ack()
+        elif isinstance(error, Exception):
+            await self.retry(reason=f"{type(error).__name__}: {error}")
+        else:  # cancelled: nobody says that it failed
+            await self.release()
+
+    def __repr__(self) -> str:
+        return f"<Message {self.message_id} {self.topic}>"
+
+
+class Peeked(msgspec.Struct, frozen=True, kw_only=True):
+    message_id: str
+    topic: str
+    payload: Any
+    priority: int
+    retry_count: int
+    headers: dict[str, str]
+    sent_at: float
+    why: dict[str, Any] | None
+    """Of a dead letter."""
+
+
+@lru_cache(maxsize=256)
+def _decoder(payload_type: Any, encoding: Encoding) -> Callable[[Raw], Any]:
+    decode: Callable[[Raw], Any] = _MODULES[encoding].Decoder(payload_type).decode
+    return decode
+
+
+def decode_payload(raw: Raw, encoding: Encoding, payload_type: Any) -> Any:
+    """Raises `QUEUE_INVALID` with the path of what does not fit."""
+    try:
+        return _decoder(payload_type, encoding)(raw)
+    except msgspec.ValidationError as problem:
+        text, path = codec.path_of(problem)
+        raise QueueError("QUEUE_INVALID", f"the payload: {text} at {path}", field="payload", path=path) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise QueueError("QUEUE_INVALID", f"the payload can't be read: {problem}", field="payload") from None

@@ -1,0 +1,147 @@
+"""Requests that say what becomes of messages in a subscriber's hands (R-Q3)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Final, cast
+
+from msgspec import UNSET
+
+from mpreg.errors import MpregError
+from mpreg.queues.answers import check_many, refuse, stale
+from mpreg.queues.desk import Desk
+from mpreg.queues.desks import Desks
+from mpreg.queues.names import invalid
+from mpreg.queues.records import Lease, Outcome, split_receipt
+from mpreg.queues.settings import LEASE_MAX_S, backoff_ms, milliseconds, seconds
+from mpreg.transport.session import Session
+from mpreg.wire.encoding import Encoding
+from mpreg.wire.queues import (
+    Acknowledged,
+    AcknowledgeMessage,
+    AcknowledgeMessageReply,
+    AcknowledgeMessages,
+    AcknowledgeMessagesReply,
+    Extended,
+    ExtendedMany,
+    ExtendVisibilities,
+    ExtendVisibilitiesReply,
+    ExtendVisibility,
+    ExtendVisibilityReply,
+    Outcomes,
+    Settlement,
+)
+
+REASON_MAX: Final = 1_000
+NO_RECEIPT: Final = "none"
+"""Names no delivery: who was not handed a message by this very connection has to show a receipt."""
+
+
+class Acknowledgements:
+    def __init__(self, desks: Desks) -> None:
+        self._desks = desks
+
+    def acknowledge_message(self, session: Session, request: AcknowledgeMessage, encoding: Encoding) -> None:
+        asked = request.payload
+        desk = self._desks.at(asked.queue_name)
+        lease = self._lease(session, desk, asked.subscriber_id, asked)
+
+        def answer(result: list[Outcome] | MpregError) -> None:
+            if isinstance(result, MpregError):
+                refuse(session, result, request, encoding)
+            elif result[0] == "stale":
+                refuse(session, stale(asked.message_id), request, encoding)
+            else:
+                reply = AcknowledgeMessageReply(payload=Acknowledged(asked.message_id, result[0]), u=request.u)
+                session.send(reply, encoding)
+
+        desk.settling.add([lease], answer)
+        desk.delivery.wake()
+
+    def acknowledge_messages(self, session: Session, request: AcknowledgeMessages, encoding: Encoding) -> None:
+        asked = request.payload
+        check_many(asked.messages)
+        desk = self._desks.at(asked.queue_name)
+        leases = [self._lease(session, desk, asked.subscriber_id, each) for each in asked.messages]
+
+        def answer(result: list[Outcome] | MpregError) -> None:
+            if isinstance(result, MpregError):
+                refuse(session, result, request, encoding)
+            else:
+                session.send(AcknowledgeMessagesReply(payload=Outcomes(cast(list[str], result)), u=request.u), encoding)
+
+        desk.settling.add(leases, answer)
+        desk.delivery.wake()
+
+    def _lease(self, session: Session, desk: Desk, subscriber_id: str, asked: Settlement) -> Lease:
+        """What it says of one message, and one less with its subscription."""
+        if asked.dead_letter and asked.release:
+            raise invalid("release", "a message is given up or given back, not both")
+        if asked.success and (asked.dead_letter or asked.release):
+            raise invalid("success", "is false for a message that is given up or given back")
+        if asked.retry_after_seconds is not UNSET:
+            seconds("retry_after_seconds", asked.retry_after_seconds, 0, LEASE_MAX_S)
+        if len(asked.reason) > REASON_MAX:
+            raise invalid("reason", f"has over {REASON_MAX} characters", limit=REASON_MAX)
+        subscription = desk.subscriptions.get(subscriber_id)
+        receipt = asked.receipt
+        if subscription is not None and subscription.session is session:
+            held = subscription.held.get(asked.message_id)
+            receipt = receipt or (held.receipt if held is not None else "")
+            subscription.settled(asked.message_id, asked.receipt)
+        receipt = receipt or NO_RECEIPT
+        if asked.success:
+            return Lease(asked.message_id, subscriber_id, receipt)
+        if asked.dead_letter:
+            return Lease(asked.message_id, subscriber_id, receipt, "dead_letter", 0, asked.reason or "given up")
+        if asked.release:
+            return Lease(asked.message_id, subscriber_id, receipt, "release")
+        if asked.retry_after_seconds is UNSET:
+            delay_ms = backoff_ms(split_receipt(receipt)[2], random.random())
+        else:
+            delay_ms = milliseconds(asked.retry_after_seconds)
+        return Lease(asked.message_id, subscriber_id, receipt, "retry", delay_ms, asked.reason or "not acknowledged")
+
+    async def extend_visibility(self, session: Session, request: ExtendVisibility, encoding: Encoding) -> None:
+        asked = request.payload
+        ends = await self._extend(
+            session,
+            asked.queue_name,
+            asked.subscriber_id,
+            asked.visibility_timeout_seconds,
+            [(asked.message_id, asked.receipt)],
+        )
+        if not ends[0]:
+            raise stale(asked.message_id)
+        session.send(ExtendVisibilityReply(payload=Extended(asked.message_id, ends[0] / 1000), u=request.u), encoding)
+
+    async def extend_visibilities(self, session: Session, request: ExtendVisibilities, encoding: Encoding) -> None:
+        asked = request.payload
+        check_many(asked.messages)
+        ends = await self._extend(
+            session,
+            asked.queue_name,
+            asked.subscriber_id,
+            asked.visibility_timeout_seconds,
+            [(each.message_id, each.receipt) for each in asked.messages],
+        )
+        session.send(ExtendVisibilitiesReply(payload=ExtendedMany([e / 1000 for e in ends]), u=request.u), encoding)
+
+    async def _extend(
+        self, session: Session, name: str, subscriber_id: str, by_s: float, messages: Iterable[tuple[str, str]]
+    ) -> list[int]:
+        seconds("visibility_timeout_seconds", by_s, 0, LEASE_MAX_S)
+        desk = self._desks.at(name)
+        subscription = desk.subscriptions.get(subscriber_id)
+        mine = subscription if subscription is not None and subscription.session is session else None
+        leases: list[Lease] = []
+        for message_id, receipt in messages:
+            held = mine.held.get(message_id) if mine is not None else None
+            receipt = receipt or (held.receipt if held is not None else NO_RECEIPT)
+            leases.append(Lease(message_id, subscriber_id, receipt))
+        ends = await desk.queue.extend(leases, milliseconds(by_s))
+        for lease, end in zip(leases, ends, strict=True):
+            if mine is not None and end:
+                mine.extended(lease.message_id, by_s)
+        return ends

@@ -1,0 +1,112 @@
+"""What is asked, checked: nothing is changed unless it is right. A message becomes what `send.lua` takes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from mpreg.queues.message import (
+    HEADER_BYTES_MAX,
+    HEADERS_MAX,
+    PAYLOAD_BYTES_MAX,
+    Message,
+    digest_of,
+    rest_of,
+)
+from mpreg.queues.names import check_pattern, check_text, invalid
+from mpreg.queues.records import Packed
+from mpreg.queues.settings import Guarantee, QueueSettings, guarantee_of
+from mpreg.wire.encoding import Encoding
+from mpreg.wire.queues import CreateQueuePayload, Outgoing, SubscribeQueuePayload
+
+SHAPES_MAX: Final = 4096
+PATTERNS_MAX: Final = 64
+
+Shape = tuple[Any, ...]
+
+
+class Packer:
+    """Messages of one shape (all but payload, headers and deduplication) are checked once."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Shape, bytes] = {}
+
+    def pack(self, asked: Outgoing, encoding: Encoding, sent_at: float) -> Packed:
+        """Raises `QUEUE_INVALID`, which names the field."""
+        payload = bytes(asked.message_payload)
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise invalid(
+                "message_payload", f"has {len(payload)} bytes, over {PAYLOAD_BYTES_MAX}", limit=PAYLOAD_BYTES_MAX
+            )
+        if asked.headers:
+            _check_headers(asked.headers)
+        shape = (
+            asked.topic,
+            asked.delivery_guarantee,
+            asked.priority,
+            asked.group,
+            asked.delay_seconds,
+            asked.message_ttl_seconds,
+            asked.visibility_timeout_seconds,
+            asked.acknowledgment_timeout_seconds,
+            asked.max_retries,
+            asked.required_acknowledgments,
+        )
+        meta = self._shapes.get(shape)
+        if meta is None:
+            meta = self._meta(asked, shape)
+        digest = ""
+        if asked.deduplication_id is not None:
+            check_text(asked.deduplication_id, "deduplication_id")
+            digest = digest_of(asked.deduplication_id, asked.topic, payload)
+        rest = rest_of(
+            encoding.value, asked.delivery_guarantee, sent_at, asked.required_acknowledgments or 0, asked.headers
+        )
+        return Packed(meta, rest + payload, digest)
+
+    def _meta(self, asked: Outgoing, shape: Shape) -> bytes:
+        message = Message(
+            payload=b"",
+            topic=asked.topic,
+            delivery_guarantee=guarantee_of(asked.delivery_guarantee),
+            priority=asked.priority,
+            group=asked.group,
+            delay_seconds=asked.delay_seconds,
+            message_ttl_seconds=asked.message_ttl_seconds,
+            visibility_timeout_seconds=asked.visibility_timeout_seconds,
+            acknowledgment_timeout_seconds=asked.acknowledgment_timeout_seconds,
+            max_retries=asked.max_retries,
+            required_acknowledgments=asked.required_acknowledgments,
+        )
+        if len(self._shapes) >= SHAPES_MAX:
+            self._shapes.clear()
+        meta = self._shapes[shape] = message.check().meta()
+        return meta
+
+
+def settings_in(asked: CreateQueuePayload) -> QueueSettings:
+    given = {field: value for field in QueueSettings.__struct_fields__ if (value := getattr(asked, field)) is not UNSET}
+    return QueueSettings(**given).check()
+
+
+def settings_out(name: str, settings: QueueSettings) -> CreateQueuePayload:
+    return CreateQueuePayload(
+        queue_name=name, **{field: getattr(settings, field) for field in QueueSettings.__struct_fields__}
+    )
+
+
+def patterns_in(asked: SubscribeQueuePayload) -> tuple[str, ...]:
+    patterns = asked.topic_patterns or (asked.topic_pattern,)
+    if len(patterns) > PATTERNS_MAX:
+        raise invalid("topic_patterns", f"are {len(patterns)}, over {PATTERNS_MAX}", limit=PATTERNS_MAX)
+    return tuple(dict.fromkeys(map(check_pattern, patterns)))
+
+
+def is_kept(guarantee: Guarantee | str) -> bool:
+    return guarantee != "fire_and_forget"
+
+
+def _check_headers(headers: dict[str, str]) -> None:
+    if len(headers) > HEADERS_MAX or sum(len(k) + len(v) for k, v in headers.items()) > HEADER_BYTES_MAX:
+        raise invalid("headers", f"are over {HEADERS_MAX} or over {HEADER_BYTES_MAX} characters", limit=HEADERS_MAX)
