@@ -29,7 +29,9 @@ class Served:
             [*argv, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, cwd=ROOT
         )
         assert self.process.stdout
-        lines = [self.process.stdout.readline() for _ in range(4)]  # one a listener; then the file is about to be there
+        lines = [
+            self.process.stdout.readline() for _ in range(5)
+        ]  # one a listener, and the store; then the file is about to be there
         if not all(lines):
             self.process.wait()
             raise RuntimeError(f"The node did not start: {self.log}")

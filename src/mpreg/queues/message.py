@@ -26,7 +26,8 @@ from mpreg.queues.settings import (
 HEADERS_MAX: Final = 64
 HEADER_BYTES_MAX: Final = 16_384
 PAYLOAD_BYTES_MAX: Final = 1_000_000
-_KINDS: Final = {"at_least_once": 0, "broadcast": 1, "quorum": 2}
+_KINDS: Final = {"at_least_once": 0, "broadcast": 1, "quorum": 2, "fire_and_forget": 3}
+"""As `send.lua` has them; the last one never gets there."""
 _KEY_AT: Final = struct.calcsize(">BhddddhH")
 _HEADER: Final = struct.Struct(">ddIIHhBH")
 
