@@ -255,8 +255,8 @@ class Client:
         priority: int = 0,
         headers: Mapping[str, str] | None = None,
     ) -> Scheduled:
-        """Send `payload` to a queue whenever a cron expression says (`"0 3 * * *"`): kept in the store, and done once by
-        whichever node is alive. The same `name` again changes it."""
+        """Send `payload` to a queue whenever a cron expression says (`"0 3 * * *"`): kept in the store, and done once
+        by whichever node is alive. The same `name` again changes it."""
         return await self.queues.schedule(
             cron, queue, payload, name=name, timezone=timezone, topic=topic, priority=priority, headers=headers
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from asyncio import Future
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
@@ -16,8 +16,6 @@ from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.queues import Settlement
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 _MODULES: Final[dict[Encoding, Any]] = {Encoding.JSON: msgspec.json, Encoding.MSGPACK: msgspec.msgpack}
@@ -27,7 +25,7 @@ REASON_MAX: Final = 500
 class Settles(Protocol):
     """What a message asks of its receiver."""
 
-    async def settle(self, message: Message[Any], settlement: Settlement) -> str: ...
+    def settle(self, message: Message[Any], settlement: Settlement) -> Future[str]: ...
 
 
 class Message(Generic[T]):
@@ -90,14 +88,14 @@ class Message(Generic[T]):
         self.is_settled = not receipt
         """Nothing can or need be done with it any more."""
 
-    async def ack(self) -> None:
-        """It is done."""
-        await self._settle(Settlement(message_id=self.message_id, receipt=self.receipt))
+    def ack(self) -> Future[str]:
+        """It is done. On its way even if nobody awaits it, as with all of these."""
+        return self._settle(Settlement(message_id=self.message_id, receipt=self.receipt))
 
-    async def retry(self, after: float | None = None, reason: str = "") -> str:
+    def retry(self, after: float | None = None, reason: str = "") -> Future[str]:
         """Once more, `after` so many seconds, or after a backoff: `retry`; or `dead_letter` if it was tried as often as
         allowed."""
-        return await self._settle(
+        return self._settle(
             Settlement(
                 message_id=self.message_id,
                 receipt=self.receipt,
@@ -107,9 +105,9 @@ class Message(Generic[T]):
             )
         )
 
-    async def dead_letter(self, reason: str) -> None:
+    def dead_letter(self, reason: str) -> Future[str]:
         """No more attempts."""
-        await self._settle(
+        return self._settle(
             Settlement(
                 message_id=self.message_id,
                 receipt=self.receipt,
@@ -119,16 +117,18 @@ class Message(Generic[T]):
             )
         )
 
-    async def release(self) -> None:
+    def release(self) -> Future[str]:
         """Back, as if it had never been delivered."""
-        await self._settle(Settlement(message_id=self.message_id, receipt=self.receipt, success=False, release=True))
+        return self._settle(Settlement(message_id=self.message_id, receipt=self.receipt, success=False, release=True))
 
-    async def _settle(self, settlement: Settlement) -> str:
+    def _settle(self, settlement: Settlement) -> Future[str]:
         if self.is_settled:
             raise QueueError(
-                "QUEUE_STALE_RECEIPT", f"the message {self.message_id!r} is settled already", message_id=self.message_id
+                "QUEUE_STALE_RECEIPT",
+                f"the message {self.message_id!r} is settled already, or its lease could not be kept",
+                message_id=self.message_id,
             )
-        return await self._receiver.settle(self, settlement)
+        return self._receiver.settle(self, settlement)
 
     async def __aenter__(self) -> Self:
         return self

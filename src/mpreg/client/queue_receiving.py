@@ -7,7 +7,9 @@ receipts, acknowledgements that were not answered once more.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -46,6 +48,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RENEW_PAUSE_MIN_S: Final = 0.02
+RENEWED_TOGETHER: Final = 0.1
+"""Leases that are due within this share of their length are renewed in the same frame."""
 CLOSE_S: Final = 5.0
 BUFFER_SPARE: Final = 10_000
 """Messages of fire and forget that may wait; past it the oldest go."""
@@ -84,6 +88,8 @@ class Receiving(Generic[T]):
         self._waiter: asyncio.Future[None] | None = None
         self._error: MpregError | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._leases_changed = asyncio.Event()
+        self._next_renewal = math.inf
         self._settling = Settling(queues, queue_name, self.subscriber_id)
         self._is_begun = False
         self._stream: AsyncGenerator[Message[T], None] | None = None
@@ -144,7 +150,7 @@ class Receiving(Generic[T]):
         unseen, self._buffer = self._buffer, deque()
         for message in unseen:
             if not message.is_settled:
-                asyncio.ensure_future(message.release()).add_done_callback(_retrieved)
+                message.release().add_done_callback(_retrieved)
 
     async def work(self, handler: Callable[[Message[T]], Awaitable[None]], concurrency: int) -> None:
         """Until cancelled; then what runs is finished first."""
@@ -220,6 +226,8 @@ class Receiving(Generic[T]):
             self._buffer.append(message)
             if receipt:
                 self._held[receipt] = message
+                if message.renew_at < self._next_renewal:
+                    self._leases_changed.set()
         if len(self._buffer) > self._prefetch + BUFFER_SPARE:
             self._buffer.popleft()
         self._wake()
@@ -272,13 +280,16 @@ class Receiving(Generic[T]):
 
     async def _renew(self) -> None:
         while True:
-            now = self._loop.time()
-            soonest = min((message.renew_at for message in self._held.values()), default=now + 1)
-            await asyncio.sleep(max(RENEW_PAUSE_MIN_S, min(soonest - now, 1)))
+            self._leases_changed.clear()
+            self._next_renewal = min((message.renew_at for message in self._held.values()), default=math.inf)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(None if self._next_renewal == math.inf else self._next_renewal):
+                    await self._leases_changed.wait()
+                continue  # one came that is due earlier
             now = self._loop.time()
             by_lease: dict[float, list[Message[T]]] = {}
             for message in self._held.values():
-                if message.renew_at <= now:
+                if message.renew_at <= now + RENEWED_TOGETHER * message.lease_s:
                     by_lease.setdefault(message.lease_s, []).append(message)
             for lease_s, due in by_lease.items():
                 for at in range(0, len(due), MANY_MAX):
@@ -297,6 +308,8 @@ class Receiving(Generic[T]):
             reply = await self._queues.ask(asked, ExtendVisibilitiesReply, timeout=max(lease_s / 2, 0.5))
         except MpregError as error:
             log.debug("%s: leases could not be renewed: %s", self, error)
+            for message in messages:
+                message.renew_at = self._loop.time() + max(lease_s / 10, RENEW_PAUSE_MIN_S)
             return
         for message, end in zip(messages, reply.payload.acknowledgment_timeouts, strict=True):
             if end:

@@ -165,7 +165,9 @@ class QueueSending:
             self._failed(queue, [entry], to_exception(result.error))
         elif not entry.future.done():
             names = () if result.delivered_to is UNSET else result.delivered_to
-            entry.future.set_result(Receipt(result.message_id, durability, result.duplicate, names))
+            entry.future.set_result(
+                Receipt(result.message_id, result.durability or durability, result.duplicate, names)
+            )
 
     def _failed(self, queue: str, entries: list[Entry], error: MpregError) -> None:
         now = self._loop.time()

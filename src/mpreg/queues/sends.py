@@ -138,7 +138,7 @@ class Sends:
         for place, sent in zip(
             places, await self._fire(desk, [asked[n] for n in places], encoding) if places else (), strict=True
         ):
-            results[place] = _result_of(sent)
+            results[place] = msgspec.structs.replace(_result_of(sent), durability="none")
         kept, packed, answer = rest
         if kept:
             desk.sending.add(kept, packed, answer)

@@ -124,6 +124,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     message_id: str = ""
     duplicate: bool = False
     delivered_to: tuple[str, ...] | UnsetType = UNSET
+    durability: str = ""
+    """`none` of a message that is stored nowhere; else as of the reply."""
     error: ErrorBody | UnsetType = UNSET
     """Why this one was not taken; the others were."""
 
