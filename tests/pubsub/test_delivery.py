@@ -31,7 +31,7 @@ def test_a_spliced_frame_reads_back_as_a_notification(encoding: Encoding, backlo
     messages = [PubSubMessage(topic="a.b", payload=raw, message_id=f"m{number}") for number in range(count)]
     id = 'sub "é" 1'
     prefix = frames.prefix(encoding, id, batch=True, backlog=backlog)
-    read = codec.decode(prefix + frames.batch_tail(encoding, "here", 7, messages), encoding)
+    read = codec.decode(prefix + frames.batch_tail(encoding, {"here": 7}, messages), encoding)
     assert isinstance(read, PubSubNotification)
     assert (read.subscription_id, read.backlog, read.positions) == (id, backlog, {"here": 7})
     assert read.messages

@@ -20,6 +20,7 @@ from mpreg.errors import ClusterError, ConfigError, MpregError
 from mpreg.node.addresses import is_loopback
 from mpreg.node.dispatch import Dispatch
 from mpreg.node.settings import Settings
+from mpreg.pubsub import Across, PubSubService
 from mpreg.rpc import ClusterPlacement, LocalFunction, LocalPlacement, Registry, RemoteCalls, RpcService, Threads
 from mpreg.rpc.remote import NotStarted
 from mpreg.transport import Listener, TlsFiles, listen
@@ -55,6 +56,7 @@ class Clustering:
         self._threads = threads
         self._rpc: RpcService | None = None
         self._listener: Listener | None = None
+        self._across: Across | None = None
         self._suspects: set[str] = set()
         tell = self.cluster.tell
         tell.offers.append(self._offered)
@@ -69,6 +71,23 @@ class Clustering:
         self.cluster.on_message(RpcCancel, rpc.cancel)
         self.cluster.on_message(InternalAnswer, self.calls.answered)
         self.cluster.on_message(ErrorResponse, self._on_error)
+
+    def use_topics(self, pubsub: PubSubService) -> None:
+        across = pubsub.in_cluster()
+        self._across = across
+        for message_type, handler in across.handlers.items():
+            self.cluster.on_message(message_type, handler)
+        self.cluster.tell.linked.append(lambda node: across.linked(node, node.peer.run))
+        self.cluster.tell.unlinked.append(lambda node, _: across.unlinked(node))
+
+    def topics(self, own: list[str]) -> dict[str, list[str]]:
+        """Which patterns somebody wants, by node. Of a node that has very many, wider ones that stand for them."""
+        across = self._across
+        others = {} if across is None else {node.node_id: across.wanted_by(node) for node in self._linked()}
+        return {self._settings.name: own, **others}
+
+    def _linked(self) -> list[NodeLink]:
+        return list(self.cluster.links.nodes.values())
 
     # The life of the service.
 
@@ -94,6 +113,7 @@ class Clustering:
     def report(self) -> dict[str, Any]:
         return {
             **self.cluster.report(),
+            **({} if self._across is None else self._across.report()),
             "calls_sent": self.calls.sent,
             "calls_open": len(self.calls),
             "calls_repeated": self.calls.repeated,

@@ -44,7 +44,10 @@ class Services:
         self.rpc = RpcService(placement, self.deadlines, settings.rpc)
         if self.clustering is not None:
             self.clustering.use(self.rpc)
-        self.pubsub = PubSubService(secrets.token_hex(5), settings.pubsub)
+        run = secrets.token_hex(5) if self.clustering is None else self.clustering.cluster.run_id
+        self.pubsub = PubSubService(run, settings.pubsub)
+        if self.clustering is not None:
+            self.clustering.use_topics(self.pubsub)
         self.queues = QueueService(secrets.token_hex(5), store, settings.queues)
         self._handlers = handlers
 

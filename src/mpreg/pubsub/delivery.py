@@ -20,7 +20,7 @@ PUMP_S: Final = 0.002
 """When a subscriber that was not ready is looked at again; later each time when none of them has read anything."""
 PUMP_S_MAX: Final = 0.05
 
-_SEQ = attrgetter("seq")
+_PLACE = attrgetter("place")
 
 
 class _Group:
@@ -41,12 +41,14 @@ class Delivery:
         self._origin = origin
         self._loop = asyncio.get_running_loop()
         self._groups: dict[int, _Group] = {}
+        self._place = 0
         self._timer: asyncio.TimerHandle | None = None
         self._pump_s = PUMP_S
 
     def add(self, targets: Targets[Receiver], published: Published) -> None:
         """To be delivered at the end of this turn."""
         groups = self._groups
+        self._place = published.place = self._place + 1
         group = groups.get(id(targets))
         if group is None:
             if not groups:
@@ -109,7 +111,7 @@ class Delivery:
                 known = merged.get(key)
                 if known is None:
                     messages = [published for group in found for run in group.runs for published in run.messages]
-                    messages.sort(key=_SEQ)
+                    messages.sort(key=_PLACE)
                     known = merged[key] = list(runs_of(self._origin, messages))
                 runs = known
             for run in runs:

@@ -45,8 +45,8 @@ def single(encoding: Encoding, prefix: bytes, number: int, body: bytes) -> bytes
     return b"".join((prefix, u, b"\xa7message", body))
 
 
-def batch_tail(encoding: Encoding, origin: str, seq: int, messages: Sequence[PubSubMessage]) -> bytes:
+def batch_tail(encoding: Encoding, positions: dict[str, int], messages: Sequence[PubSubMessage]) -> bytes:
     """What follows the prefix of a batch: where it brings the subscriber, and the messages in one go."""
     if encoding is Encoding.JSON:
-        return b"".join((b'"positions":', _JSON({origin: seq}), b',"messages":', _JSON(messages), b"}"))
-    return b"".join((b"\xa9positions", _MSGPACK({origin: seq}), b"\xa8messages", _MSGPACK(messages)))
+        return b"".join((b'"positions":', _JSON(positions), b',"messages":', _JSON(messages), b"}"))
+    return b"".join((b"\xa9positions", _MSGPACK(positions), b"\xa8messages", _MSGPACK(messages)))

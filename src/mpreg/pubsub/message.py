@@ -18,7 +18,7 @@ ENVELOPE_BYTES: Final = 120
 
 class Published(msgspec.Struct, gc=False):
     seq: int
-    """Its place among all messages of this node."""
+    """Its place among all messages of its origin."""
     at: float
     """When it came, by this node's clock."""
     encoding: Encoding
@@ -27,6 +27,10 @@ class Published(msgspec.Struct, gc=False):
     size: int
     """Bytes of topic, payload and about the rest."""
     transcoded: PubSubMessage | None = None
+    origin: str = ""
+    """Where it was published, by the name of that run of that node; empty for this one."""
+    place: int = 0
+    """Its place among all that this node has delivered; `seq` counts at its origin."""
 
     def in_encoding(self, encoding: Encoding) -> PubSubMessage | None:
         """Transcoded at most once, however many subscribers want it. None if payload or headers have no such encoding:

@@ -8,7 +8,7 @@ A run that the subscriber is not ready for waits here, as a reference to what al
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 from mpreg.errors import MpregError, ResourceError
@@ -72,6 +72,8 @@ class Outbox:
         self._waiting_messages = 0
         self._waiting_bytes = 0
         self._ended = False
+        self._held = False
+        self._left_out: Container[str] = ()
 
     def __len__(self) -> int:
         """Live messages that wait."""
@@ -80,10 +82,32 @@ class Outbox:
     def take(self, run: Run) -> None:
         if self._ended:
             return
+        if self._held:
+            known = self._left_out
+            kept = run.only(lambda published: published.origin not in known)
+            if kept is not None:
+                self._hold(kept)
+            return
         if self._waiting or self._backlog or self._link.waiting > self._written_max:
             self._hold(run)
         else:
             self._write(run)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def hold(self, left_out: Container[str]) -> None:
+        """Live messages wait until `release`, while a backlog is gathered; those of the origins `left_out` are dropped,
+        as they will be in that backlog."""
+        self._held = True
+        self._left_out = left_out
+
+    def release(self, backlog: Iterable[Run]) -> None:
+        """The backlog first, then what came live meanwhile."""
+        self._held = False
+        if not self._ended:
+            self.replay(backlog)
 
     def replay(self, runs: Iterable[Run]) -> None:
         """What was published before the subscription began, before anything else."""
@@ -95,6 +119,8 @@ class Outbox:
     def pump(self) -> bool:
         """Write what waits, as far as the subscriber has read what was written. Whether that was anything."""
         progress = False
+        if self._held:
+            return progress
         while self._link.waiting <= self._written_max and not self._ended:
             if self._backlog:
                 run = self._backlog.popleft()

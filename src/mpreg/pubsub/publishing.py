@@ -19,6 +19,8 @@ from mpreg.wire.encoding import Encoding
 from mpreg.wire.pubsub import PubSubMessage
 
 Clock = Callable[[], float]
+Forward = Callable[[list[Published]], None]
+"""To the nodes where somebody wants them."""
 Tap = Callable[[list[Published]], None]
 
 
@@ -38,6 +40,8 @@ class Publishing:
         """The place of the last message."""
         self.bytes = 0
         """Of all messages so far, about."""
+        self.forward: Forward | None = None
+        """In a cluster whose other nodes want anything."""
         self.taps: list[Tap] = []
         """Who counts what is published."""
         self._exchange = exchange
@@ -77,11 +81,27 @@ class Publishing:
         if self._backlog.keeps:
             self._backlog.add(accepted)
             self._backlog.trim(now)
+        if self.forward is not None:
+            self.forward(accepted)
         for tap in self.taps:
             tap(accepted)
         self._statistics.messages_published += len(accepted)
         self._statistics.duplicates += duplicates
         return duplicates
+
+    def arrived(self, origin: str, seqs: Sequence[int], messages: Sequence[PubSubMessage], encoding: Encoding) -> None:
+        """Published at another node. What this publisher has sent to two nodes is delivered once here."""
+        match, now, add = self._exchange.match, self._clock(), self._delivery.add
+        for seq, message in zip(seqs, messages, strict=True):
+            targets = match(message.topic)
+            if message.message_id is UNSET or (
+                message.publisher is not UNSET and self._is_repeat(message.publisher, message.message_id)
+            ):
+                self._statistics.duplicates += 1
+                continue
+            if targets:
+                size = len(memoryview(message.payload)) + len(message.topic) + ENVELOPE_BYTES
+                add(targets, Published(seq, now, encoding, message, size, origin=origin))
 
     def _is_repeat(self, publisher: str, message_id: str) -> bool:
         if self._repeats.is_known(publisher, message_id):

@@ -4,7 +4,7 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mpreg.pubsub import frames
@@ -36,9 +36,22 @@ class Run:
         """Of a batch frame."""
         tail = self._tails.get(encoding)
         if tail is None:
-            tail = frames.batch_tail(encoding, self.origin, self.messages[-1].seq, self._encodable(encoding))
+            tail = frames.batch_tail(encoding, self.positions(), self._encodable(encoding))
             self._tails[encoding] = tail
         return tail
+
+    def positions(self) -> dict[str, int]:
+        """How far it brings a subscriber, by origin."""
+        own = self.origin
+        return {each.origin or own: each.seq for each in self.messages}
+
+    def only(self, wanted: Callable[[Published], bool]) -> Run | None:
+        """The run without what is not wanted; None if that is everything."""
+        kept = [published for published in self.messages if wanted(published)]
+        if len(kept) == len(self.messages):
+            return self
+        size = sum(published.size for published in kept)
+        return Run(self.origin, kept, size, backlog=self.backlog) if kept else None
 
     def bodies(self, encoding: Encoding) -> list[bytes]:
         """Each message alone."""

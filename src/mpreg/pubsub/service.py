@@ -12,16 +12,19 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from mpreg.errors import ProtocolError, PubSubError, ResourceError
+from mpreg.pubsub.across import Across
 from mpreg.pubsub.backlog import Backlog
 from mpreg.pubsub.delivery import Delivery
 from mpreg.pubsub.exchange import Exchange, Interest, Subscription
+from mpreg.pubsub.gathering import Gathering
 from mpreg.pubsub.limits import PubSubLimits
+from mpreg.pubsub.message import Published
 from mpreg.pubsub.outbox import Load, Outbox, Receiver
 from mpreg.pubsub.patterns import Levels, parse_pattern, split_topic
 from mpreg.pubsub.payload import encode_payload
@@ -71,6 +74,20 @@ class PubSubService:
         self._subscribers: list[Subscriber] = []
         self._thread = threading.get_ident()
         self._trimming: asyncio.TimerHandle | None = None
+        self._across: Across | None = None
+
+    def in_cluster(self) -> Across:
+        """From now on topics reach other nodes, as the cluster tells of them."""
+        self._across = Across(
+            self._exchange.interest,
+            self._publishing,
+            self._backlog,
+            self._delivery.flush,
+            self._statistics,
+            self._limits,
+            self._clock,
+        )
+        return self._across
 
     @property
     def handlers(self) -> dict[type[Message], Callable[[Session, Any, Encoding], None]]:
@@ -103,7 +120,8 @@ class PubSubService:
         patterns = patterns_of(asked, self._limits)
         backlog_s = backlog_seconds_of(asked, self._limits)
         load = self._loads.get(session) or Load()
-        runs = [] if backlog_s is None else list(self._replay(patterns, backlog_s, asked))
+        own = [] if backlog_s is None else self._recent(patterns, backlog_s, asked)
+        runs = list(runs_of(self._publishing.origin, own, backlog=True))
         self._check_replay(load, runs)
         outbox = Outbox(
             session.link,
@@ -118,6 +136,9 @@ class PubSubService:
         )
         self._exchange.subscribe(Subscription(asked.subscription_id, session, patterns, outbox))
         self._loads[session] = load
+        if self._across is not None and self._across.nodes and (request.ack or backlog_s is not None):
+            self._subscribe_everywhere(session, request, encoding, patterns, backlog_s, own, outbox)
+            return
         if request.ack:
             positions = {self._publishing.origin: self._publishing.seq}
             gap = self._has_gap(asked) or UNSET
@@ -126,6 +147,35 @@ class PubSubService:
         if runs:
             outbox.replay(runs)
             self._delivery.watch_slow()
+
+    def _subscribe_everywhere(
+        self,
+        session: Session,
+        request: PubSubSubscribe,
+        encoding: Encoding,
+        patterns: tuple[Levels, ...],
+        backlog_s: float | None,
+        own: list[Published],
+        outbox: Outbox,
+    ) -> None:
+        """The subscription is acknowledged when every node knows of it, and begins with the backlog of them all."""
+        across, asked = self._across, request.subscription
+        assert across is not None
+        position = self._publishing.seq
+        own_gap = asked.after is not UNSET and asked.after.get(self._publishing.origin, 0) < self._backlog.dropped_up_to
+
+        def finished(gathering: Gathering) -> None:
+            positions = {self._publishing.origin: position, **gathering.positions}
+            unknown = asked.after is not UNSET and bool(asked.after.keys() - positions.keys())
+            if request.ack and not session.closed:
+                gap = gathering.gap or own_gap or unknown or UNSET
+                ack = PubSubAck(operation_id=asked.subscription_id, u=request.u, positions=positions, gap=gap)
+                session.send(ack, encoding)
+            outbox.release(runs_of(self._publishing.origin, gathering.messages(), backlog=True))
+            self._delivery.watch_slow()
+
+        gathering = across.gather(patterns, asked, backlog_s, own, finished)
+        outbox.hold(gathering.left_out)
 
     def unsubscribe(self, session: Session, request: PubSubUnsubscribe, encoding: Encoding) -> None:
         self._delivery.flush()  # what came before it belongs to the subscription
@@ -225,6 +275,8 @@ class PubSubService:
     def close(self) -> None:
         self._delivery.flush()
         self._delivery.close()
+        if self._across is not None:
+            self._across.close()
         if self._trimming is not None:
             self._trimming.cancel()
 
@@ -252,11 +304,11 @@ class PubSubService:
         self._backlog.trim(self._clock())
         self._trimming = self._loop.call_later(TRIM_S, self._trim) if len(self._backlog) else None
 
-    def _replay(self, patterns: tuple[Levels, ...], backlog_s: float, asked: PubSubSubscription) -> Iterator[Run]:
+    def _recent(self, patterns: tuple[Levels, ...], backlog_s: float, asked: PubSubSubscription) -> list[Published]:
         now, origin = self._clock(), self._publishing.origin
         self._backlog.trim(now)
         after = 0 if asked.after is UNSET else asked.after.get(origin, 0)
-        return runs_of(origin, self._backlog.matching(patterns, now - backlog_s, after), backlog=True)
+        return self._backlog.matching(patterns, now - backlog_s, after)
 
     def _check_replay(self, load: Load, runs: list[Run]) -> None:
         limit = self._limits.replayed_messages_max

@@ -15,6 +15,10 @@ class PubSubStatistics:
         self.duplicates = 0
         """Published before by the same publisher, so not again."""
         self.slow_disconnects = 0
+        self.messages_forwarded = 0
+        """Sent to another node of the cluster, once for each node."""
+        self.messages_dropped_between_nodes = 0
+        """Left out for a node that does not keep up."""
 
     def report(self) -> dict[str, Any]:
         """`delivery_ratio` is the share of what was to be delivered that was not dropped."""

@@ -28,6 +28,7 @@ FAMILIES: Final[dict[str, tuple[type[Message], ...]]] = {
         rpc.InternalAnswer,
         error.ErrorResponse,
         *pubsub.MESSAGES,
+        *pubsub.BETWEEN_NODES,
         gossip.Gossip,
     ),
     "type": queues.MESSAGES,

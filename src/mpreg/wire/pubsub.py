@@ -115,3 +115,56 @@ MESSAGES: tuple[type[RoleMessage], ...] = (
     PubSubAck,
     PubSubNotification,
 )
+
+
+class InternalInterest(RoleMessage, frozen=True, tag="internal-interest"):
+    """Node to node: which patterns somebody at the sender wants, as changes of what it said before on this link."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    reset: bool = False
+    """Forget what was said before."""
+
+
+class InternalPublish(RoleMessage, frozen=True, tag="internal-publish"):
+    """Node to node: messages published at the sender that the receiver wants, in the order of publishing."""
+
+    seqs: list[int]
+    """Their places among all messages of the sender, as in positions."""
+    messages: list[PubSubMessage]
+
+
+class InternalBacklog(RoleMessage, frozen=True, tag="internal-backlog"):
+    """Node to node: what was published at the receiver lately and matches. Without `seconds` only its position."""
+
+    u: str
+    patterns: tuple[str, ...]
+    seconds: float | UnsetType = UNSET
+    after: dict[str, int] | UnsetType = UNSET
+
+
+class InternalBacklogAnswer(RoleMessage, frozen=True, tag="internal-backlog-answer"):
+    """A page of it, the oldest first. What is published after the last page comes by `internal-publish`."""
+
+    u: str
+    seq: int
+    """Up to here the pages together are complete."""
+    seqs: tuple[int, ...] = ()
+    times: tuple[float, ...] = ()
+    """When each was published, by the sender's clock, which shows `now`."""
+    now: float = 0.0
+    messages: tuple[PubSubMessage, ...] = ()
+    more: bool = False
+    """It goes on when it is asked again, with `after` at `seq`."""
+    parts: bool = False
+    """Another part of this page follows at once, as its payloads have the other encoding."""
+    gap: bool = False
+    """The backlog does not reach back to where it was asked from."""
+
+
+BETWEEN_NODES: tuple[type[RoleMessage], ...] = (
+    InternalInterest,
+    InternalPublish,
+    InternalBacklog,
+    InternalBacklogAnswer,
+)
