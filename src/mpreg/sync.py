@@ -8,10 +8,7 @@ Calls may come from many threads at once.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -20,11 +17,16 @@ from mpreg.client import ClientSettings, CommandBuilder, command
 from mpreg.client.connecting import DEFAULT_URL
 from mpreg.client.sources import Target
 from mpreg.errors import TransportError
+from mpreg.loop_thread import LoopThread
 from mpreg.transport import TlsFiles
 
 __all__ = ["Client", "command", "connect"]
 
 T = TypeVar("T")
+
+
+def _closed(state_changed: bool | None) -> TransportError:
+    return TransportError("TRANSPORT_CLOSED", "This client is closed", state_changed=state_changed)
 
 
 def connect(
@@ -37,7 +39,7 @@ def connect(
     **changes: Any,
 ) -> Client:
     """As `mpreg.connect`; the client is connected when this returns. Close it, or use it with `with`."""
-    loop = _Loop()
+    loop = LoopThread(_closed)
     try:
         connecting = asynchronous.connect(target, token=token, headers=headers, tls=tls, settings=settings, **changes)
         return Client(loop, loop.run(connecting.connected()))
@@ -49,7 +51,7 @@ def connect(
 class Client:
     """Made by `connect`."""
 
-    def __init__(self, loop: _Loop, client: asynchronous.Client) -> None:
+    def __init__(self, loop: LoopThread, client: asynchronous.Client) -> None:
         self._loop = loop
         self._client = client
 
@@ -136,44 +138,3 @@ class Client:
 
     def __repr__(self) -> str:
         return repr(self._client)
-
-
-class _Loop:
-    """An event loop in a daemon thread, which does not keep the process from ending."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="mpreg-sync", daemon=True)
-        self._thread.start()
-        self.runs = True
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns or raises. An exception in the waiting thread (Ctrl-C) cancels it."""
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:  # the loop is closed
-            work.close()
-            raise TransportError("TRANSPORT_CLOSED", "This client is closed") from None
-        try:
-            return future.result()
-        except CancelledError:
-            raise TransportError("TRANSPORT_CLOSED", "This client is closed", state_changed=None) from None
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        self.runs = False
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_forever()
-        finally:
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                self._loop.run_until_complete(asyncio.wait(tasks))
-            self._loop.close()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
+
+if TYPE_CHECKING:
+    from mpreg.node import Node
 
 
 class _Port(click.ParamType[int | str]):
@@ -57,6 +60,9 @@ PORT = _Port()
     type=click.Choice(["lan", "wan", "local"]),
     help="How fast the death of a node is noticed, and how much talk that costs. [lan]",
 )
+@click.option("--muf", is_flag=True, default=None, help="Answer requests that are plain keys of the store, and ask so.")
+@click.option("--muf-unit", metavar="NAME", help="… as this unit. [MPREG]")
+@click.option("--muf-topics", is_flag=True, default=None, help="… and publish what units say: muf.<status>.<unit>.")
 @click.option("--config", metavar="F", help="TOML file of settings; the environment and options go over it.")
 @click.option("--ready-file", metavar="F", help="Written as JSON once the node accepts connections.")
 @click.option("--log", type=click.Choice(["text", "json"]), help="How log lines look. [text]")
@@ -74,4 +80,12 @@ def serve(app: str | None, config: str | None, ready_file: str | None, **setting
     node = Node() if app is None else load_node(app)
     for several in ("join", "advertise"):
         settings[several] = settings[several] or None
-    run(node, file=config, overrides=settings, ready_file=ready_file)
+    run(node, file=config, overrides=settings, ready_file=ready_file, settled=_add_parts)
+
+
+def _add_parts(node: Node) -> None:
+    """What the settings ask for beside the node."""
+    if node.settings.muf or node.settings.muf_topics:
+        from mpreg.apps.muf.bridge import add
+
+        add(node)

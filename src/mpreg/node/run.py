@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,12 @@ def run(
     file: str | Path | None = None,
     overrides: dict[str, Any] | None = None,
     ready_file: str | Path | None = None,
+    settled: Callable[[Node], None] | None = None,
 ) -> None:
-    """Settle the settings, serve until SIGTERM or SIGINT, stop in good order."""
+    """Settle the settings, serve until SIGTERM or SIGINT, stop in good order. `settled` is told once they are final."""
     node.settings = config.load(node.settings, file=file, environment=os.environ, overrides=overrides)
+    if settled is not None:
+        settled(node)
     logs.set_up(node.settings.log, node.settings.debug)
     allow_open_files(node.settings.connections_max)
     ready = None if ready_file is None else _ReadyFile(Path(ready_file))

@@ -50,6 +50,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A TCP listener for other nodes only. They may also use the listeners for clients."""
     membership: Literal["lan", "wan", "local"] = "lan"
     """How fast a death is noticed, and how much talk it costs (R-G5)."""
+    muf: bool = False
+    """Be a MUF unit as well: requests as plain keys of the store call functions, clients can ask units. Only for a node
+    that `mpreg serve` runs; a program hands `Bridge` to `node.beside`."""
+    muf_unit: Annotated[str, Meta(min_length=1, max_length=512)] = "MPREG"
+    """How that unit is called."""
+    muf_topics: bool = False
+    """What units say to each other is published too, as `muf.<status>.<unit>`. Turn it on at one node of a cluster."""
     debug: bool = False
     """Errors carry the traceback of the function that raised. Not for a node that strangers can reach."""
     log: Literal["text", "json"] = "text"

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 from tests.apps.muf.conftest import Units
-from tests.store.servers import valkey
+from tests.store.servers import StoreServers, valkey
 
 from mpreg.apps.muf import Request, Unit
 from mpreg.errors import StoreError
-from mpreg.store import Store
+from mpreg.store import Store, connect
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +70,26 @@ async def test_watching_survives_the_loss_of_the_connection() -> None:
                 server.call("SET", "MUF/ONE/KEEP/state", n)
                 assert await anext(values) == b"%d" % n
             await values.aclose()
+
+
+async def test_watching_ends_with_the_unit_or_with_its_store(store_servers: StoreServers) -> None:
+    one = await Unit.connect("ONE", store_servers.url)
+    waiting = asyncio.ensure_future(anext(one.watch("state")))
+    while not one._state._watching:
+        await asyncio.sleep(0)
+    await one.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    own = await connect(store_servers.url)
+    two = await Unit.connect("TWO", own)
+    waiting = asyncio.ensure_future(anext(two.watch("state")))
+    while not two._state._watching:
+        await asyncio.sleep(0)
+    await own.close()
+    with pytest.raises(StoreError) as closed:
+        await waiting
+    assert closed.value.code == "STORE_CLOSED"
+    await two.close()
 
 
 async def test_a_unit_that_lives_says_so_from_the_start(unit: Units, store: Store) -> None:

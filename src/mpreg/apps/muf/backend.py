@@ -289,7 +289,7 @@ class Backend:
                 kept = False
             if not kept:
                 log.warning("%s: the lease is lost; its handler is cancelled", request.name.key.decode())
-                request.answered.set()
+                request.drop()
                 task.cancel()
                 return
             until = asked_at + self._claims.lease_s

@@ -71,6 +71,7 @@ class Events:
                 if error.code == "STORE_CLOSED":
                     if not self._ready.done():
                         raise
+                    self._missed()  # whoever looks at a key now is told so
                     return
                 if not error.retryable:
                     log.warning("Key events can't be had (%s); keys are polled", error.message)

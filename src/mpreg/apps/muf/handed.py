@@ -26,7 +26,7 @@ class Handed:
         """What the backend calls: until the request is answered."""
         self._arrived.append(request)
         self._changed.set()
-        await request.answered.wait()
+        await request.done.wait()
         if request in self._arrived:
             self._arrived.remove(request)
         else:
@@ -44,7 +44,7 @@ class Handed:
                     self._unanswered += 1
                     if not request.expired and not request.answered.is_set():
                         return request
-                    request.answered.set()
+                    request.drop()
                 if self._closed:
                     return None
                 self._changed.clear()

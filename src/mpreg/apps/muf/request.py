@@ -23,7 +23,9 @@ class Request:
         self.name = name
         self.raw = raw
         self.answered = asyncio.Event()
-        """Also set when nobody wants the answer any more."""
+        """It has been decided on, so another answer is refused."""
+        self.done = asyncio.Event()
+        """The answer is written, or could not be, or nobody wants it any more."""
         self._codec = codec
         self._write = write
         self._note = note
@@ -67,7 +69,15 @@ class Request:
         if self.answered.is_set():
             raise RuntimeError(f"{self.id} is answered already")
         self.answered.set()
-        await self._write(self.name.with_status(status), data, ttl)
+        try:
+            await self._write(self.name.with_status(status), data, ttl)
+        finally:
+            self.done.set()
+
+    def drop(self) -> None:
+        """It is not to be answered any more."""
+        self.answered.set()
+        self.done.set()
 
     def __repr__(self) -> str:
         return f"<Request {self.name.key.decode()}{' answered' if self.answered.is_set() else ''}>"

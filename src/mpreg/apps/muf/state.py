@@ -29,6 +29,14 @@ class State:
         self._store = store
         self._unit = unit
         self._codec = codec
+        self._watching: set[asyncio.Event] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """Who watches is told that there is no more to come."""
+        self._closed = True
+        for changed in self._watching:
+            changed.set()
 
     async def keep(self, name: str, data: Any, ttl_s: float | None) -> None:
         key = self.key(name)
@@ -49,15 +57,24 @@ class State:
             changed.set()
 
         events = Events(self._store, self._unit, told, changed.set, keys=[key])
-        await events.start()
+        self._watching.add(changed)
         try:
+            try:
+                await events.start()
+            except StoreError:
+                if not self._closed:
+                    raise
             while True:
                 await changed.wait()
+                if self._closed:
+                    return
                 changed.clear()
                 is_new, was_told = was_told, False
                 try:
                     raw = await self._store.command(b"GET", key)
                 except StoreError as error:
+                    if self._closed:
+                        return
                     if not error.retryable:
                         raise
                     was_told = was_told or is_new
@@ -68,6 +85,7 @@ class State:
                     last = raw
                     yield self._codec.decode(raw)
         finally:
+            self._watching.discard(changed)
             await events.close()
 
     def key(self, name: str, unit: str | None = None) -> bytes:

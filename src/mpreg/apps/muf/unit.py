@@ -99,6 +99,7 @@ class Unit:
             task.cancel()
             await asyncio.wait([task])
         await asyncio.gather(*(backend.stop(grace_s) for backend in self._backends))
+        self._state.close()
         await self._frontend.close()
         for threads in self._threads:
             threads.close()
@@ -191,6 +192,11 @@ class Unit:
         """Until every backend of this unit listens; raises what keeps one from it."""
         await asyncio.gather(*self._starting)
 
+    def look_again(self) -> None:
+        """Look for requests that are there already, because `when` has other answers than it had."""
+        for backend in self._backends:
+            backend.look_again()
+
     async def run(self) -> None:
         """Answer until the unit is closed."""
         await self.ready()
@@ -203,8 +209,8 @@ class Unit:
         handed = Handed(chosen.concurrency)
         backend = self._add(handed.take, chosen, slots=0, stopping=handed.close)
         handed.take_on = backend.take_on
-        await backend.start()
         try:
+            await backend.start()
             while (request := await handed.next()) is not None:
                 yield request
         finally:
@@ -235,7 +241,7 @@ class Unit:
 
     def watch(self, name: str, *, unit: str | None = None) -> AsyncIterator[Any]:
         """The value now, if there is one, and each one that is set from now on; of values that follow one another
-        faster than they can be read, only the last. What expires is not told."""
+        faster than they can be read, only the last. What expires is not told. It ends when the unit is closed."""
         return self._state.watch(name, unit)
 
     def progress(self, id: str, *, backend: str) -> AsyncIterator[Any]:
