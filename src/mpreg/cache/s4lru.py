@@ -22,26 +22,27 @@ TOP: Final = SEGMENTS - 1
 class S4Lru:
     """The first of an ordered dict is the tail of its segment, the last one its head."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_entries_max", "_of", "_on_out", "_segments")
+    __slots__ = ("_bytes", "_bytes_max", "_entries_max", "_of", "_on_out", "_segments", "_top")
 
     def __init__(self, bounds: Bounds, on_out: OnOut) -> None:
         shares = [bounds.share(segment, SEGMENTS) for segment in range(SEGMENTS)]
         self._entries_max = [share.entries_max for share in shares]
         self._bytes_max = [share.bytes_max for share in shares]
         self._segments: list[OrderedDict[bytes, Entry]] = [OrderedDict() for _ in range(SEGMENTS)]
+        self._top = self._segments[TOP]
         self._bytes = [0] * SEGMENTS
         self._of: dict[bytes, int] = {}
         self._on_out = on_out
 
     def get(self, key: bytes, now_ms: int) -> Entry | None:
+        entry = self._top.get(key)
+        if entry is not None:
+            self._top.move_to_end(key)
+            return entry
         segment = self._of.get(key)
         if segment is None:
             return None
-        held = self._segments[segment]
-        if segment == TOP:
-            held.move_to_end(key)
-            return held[key]
-        entry = held.pop(key)
+        entry = self._segments[segment].pop(key)
         self._bytes[segment] -= len(entry.value)
         self._insert(segment + 1, key, entry)
         return entry
