@@ -26,11 +26,12 @@ plain = st.recursive(
 
 
 def messages(encoding: Encoding) -> st.SearchStrategy[Message]:
-    return st.one_of([_struct(mi.type_info(message), encoding) for message in codec.MESSAGES])  # type: ignore[arg-type]
+    return st.one_of([_struct(mi.type_info(message), encoding, whole=True) for message in codec.MESSAGES])  # type: ignore[arg-type]
 
 
-def _struct(info: mi.StructType, encoding: Encoding) -> st.SearchStrategy[Any]:
-    fields = {field.name: _field(field, encoding) for field in info.fields}
+def _struct(info: mi.StructType, encoding: Encoding, *, whole: bool = False) -> st.SearchStrategy[Any]:
+    """`whole`: a message, whose `version` is that of the protocol."""
+    fields = {field.name: _field(field, encoding, whole) for field in info.fields}
 
     @st.composite
     def build(draw: st.DrawFn) -> Any:
@@ -46,8 +47,8 @@ def _struct(info: mi.StructType, encoding: Encoding) -> st.SearchStrategy[Any]:
 _LEFT_OUT = object()
 
 
-def _field(field: mi.Field, encoding: Encoding) -> st.SearchStrategy[Any]:
-    if field.name == "version":
+def _field(field: mi.Field, encoding: Encoding, whole: bool) -> st.SearchStrategy[Any]:
+    if whole and field.name == "version":
         return st.sampled_from([UNSET, "2.0", "2.7", "2"])
     some = _value(field.type, encoding)
     return some if field.required else st.one_of(st.just(_LEFT_OUT), some)

@@ -16,7 +16,13 @@ ENTRY: Final = CACHE.string(
     name="entry",
     about="A value with its version, lease and times (a string), or a structure: a set, list, hash or sorted set.",
 )
-TAG: Final = CACHE.set("tag:{tag:path}", raw, name="tag", about="Keys of what may carry a tag; what they hold decides.")
-DEPENDANTS: Final = CACHE.set(
-    "dep:{dependency:path}", raw, name="dep", about="Keys of what may depend on something; what they hold decides."
+TAG: Final = CACHE.zset(
+    "tag:{tag:path}", raw, name="tag", about="What may carry a tag, by when it ends; what it holds decides."
 )
+DEPENDANTS: Final = CACHE.zset(
+    "dep:{dependency:path}", raw, name="dep", about="What may depend on something, by when it ends; as above."
+)
+READY: Final = CACHE.channel(
+    "ready:{key:path}", raw, name="ready", about="A value that was being computed is there, or will not come."
+)
+CHANGES: Final = CACHE.channel("changes", raw, name="changes", about="Which keys have changed, for the other nodes.")

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from mpreg.errors import MpregError, ProtocolError, RpcError
-from mpreg.wire import error, gossip, lifecycle, pubsub, queues, rpc
+from mpreg.wire import cache, error, gossip, lifecycle, pubsub, queues, rpc
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.message import Message, RoleMessage, TypeMessage, WhatMessage, is_supported
 
@@ -29,6 +29,7 @@ FAMILIES: Final[dict[str, tuple[type[Message], ...]]] = {
         error.ErrorResponse,
         *pubsub.MESSAGES,
         *pubsub.BETWEEN_NODES,
+        *cache.MESSAGES,
         gossip.Gossip,
     ),
     "type": queues.MESSAGES,
