@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,17 +15,18 @@ from mpreg.cache.analytics import Analytics
 from mpreg.cache.atomics import Atomics
 from mpreg.cache.clock import StoreClock
 from mpreg.cache.coherence import Announce
+from mpreg.cache.disk import DiskLevel
 from mpreg.cache.invalidation import Invalidation
 from mpreg.cache.key import cache_key, key_bytes, namespace_of
 from mpreg.cache.leases import Leases, while_renewed
 from mpreg.cache.levels import Beyond, Levels
+from mpreg.cache.memory import make_memory
 from mpreg.cache.namespaces import Namespaces
 from mpreg.cache.requests import LEVELS, packed, ttl_ms, value_out
 from mpreg.cache.scanning import Scanner
 from mpreg.cache.settings import CacheSettings
 from mpreg.cache.store_level import StoreLevel
 from mpreg.cache.structures import Structures
-from mpreg.cache.tier import Disk, Memory
 from mpreg.cache.uses import Uses
 from mpreg.errors import CacheError
 from mpreg.store import Store
@@ -39,19 +41,19 @@ class Cache:
         store: Store,
         settings: CacheSettings,
         *,
-        memory: Memory | None = None,
-        disk: Disk | None = None,
+        disk_path: Path | None = None,
         beyond: Beyond | None = None,
         announce: Announce = lambda update: None,
     ) -> None:
+        """`disk_path` is where L2 is kept, if the settings have one."""
         self.settings = settings
+        self._disk_path = disk_path if settings.disk_bytes_max else None
         self.clock = StoreClock(time.monotonic)
         self.level = StoreLevel(store, self.clock)
         self.levels = Levels(
             self.level,
             self.clock,
-            memory=memory,
-            disk=disk,
+            memory=make_memory(settings.memory, self.evicted),
             beyond=beyond,
             announce=announce,
             revalidate_ms=int(settings.revalidate_s * 1000),
@@ -67,6 +69,13 @@ class Cache:
 
     async def start(self) -> None:
         await self.level.read_clock()
+        if self._disk_path is not None:
+            self.levels.disk = await DiskLevel.open(
+                self._disk_path,
+                entries_max=self.settings.disk_entries_max,
+                bytes_max=self.settings.disk_bytes_max,
+                on_evicted=self.evicted,
+            )
         self._keeping = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:

@@ -77,7 +77,7 @@ class CacheService:
         if self.cache is None:
             return {}
         memory = self.cache.levels.memory
-        held = {} if memory is None else {"l1_entries": len(memory), "l1_bytes": memory.bytes}
+        held = {} if memory is None else {"l1_entries": len(memory), "l1_bytes": memory.size_bytes}
         return {**self.cache.analytics.report(), **held, "watchers": len(self.watching), "waiting": len(self._tasks)}
 
     # --- what connections ask ---------------------------------------------------------------------------------------

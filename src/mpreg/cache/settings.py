@@ -7,8 +7,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from mpreg.cache.memory import MemorySettings
+
 
 class CacheSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    memory: MemorySettings = MemorySettings()
+    """L1: policy and bounds, for all namespaces and for some of them."""
+    disk_bytes_max: Annotated[int, Meta(ge=0, le=2**44)] = 0
+    """L2: room on the node's own disk, under its data directory; 0: none."""
+    disk_entries_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000
     value_bytes_max: Annotated[int, Meta(ge=1, le=64_000_000)] = 16_000_000
     """One value, encoded."""
     elements_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from mpreg.cache import Cache, CacheService, ChangesChannel, Update
 from mpreg.deadlines import Deadlines
 from mpreg.node.clustering import Clustering, not_clustered, refuse_hello
 from mpreg.node.dispatch import Dispatch
@@ -50,10 +52,12 @@ class Services:
             self.clustering.use_topics(self.pubsub)
         self.queues = QueueService(secrets.token_hex(5), store, settings.queues)
         self._handlers = handlers
+        self.changes: ChangesChannel | None = None
+        self.cache = self._make_cache(settings, store)
 
     def all(self) -> list[Service]:
         """In the order in which they start; they end in the opposite one."""
-        rpc, pubsub, queues = self.rpc, self.pubsub, self.queues
+        rpc, pubsub, queues, cache = self.rpc, self.pubsub, self.queues, self.cache
         return [
             Service(name="deadlines", close=self.deadlines.close),
             Service(name="threads", close=self.threads.close),
@@ -83,7 +87,40 @@ class Services:
                 drain=queues.drain,
                 close=queues.close,
             ),
+            Service(
+                name="cache",
+                handlers=cache.handlers,
+                closed=cache.closed,
+                report=cache.report,
+                start=self._start_cache,
+                drain=cache.drain,
+                close=self._close_cache,
+            ),
         ]
+
+    def _make_cache(self, settings: Settings, store: Store | None) -> CacheService:
+        if store is None:
+            return CacheService(None, self.pubsub.publish)
+
+        def announce(update: Update) -> None:
+            assert self.changes is not None
+            service.watching.tell(update)
+            self.changes.announce(update)
+
+        cache = Cache(store, settings.cache, disk_path=Path(settings.data_dir) / "cache", announce=announce)
+        service = CacheService(cache, self.pubsub.publish)
+        self.changes = ChangesChannel(store, service.node, service.heard, service.missed)
+        return service
+
+    async def _start_cache(self) -> None:
+        await self.cache.start()
+        if self.changes is not None:
+            await self.changes.start()
+
+    async def _close_cache(self) -> None:
+        if self.changes is not None:
+            await self.changes.close()
+        await self.cache.close()
 
     async def _subscribe_handlers(self) -> None:
         for handler in self._handlers:

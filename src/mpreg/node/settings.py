@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from mpreg.cache import CacheSettings
 from mpreg.pubsub import PubSubLimits
 from mpreg.queues import QueueLimits
 from mpreg.rpc import RpcLimits
@@ -67,3 +68,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rpc: RpcLimits = RpcLimits()
     pubsub: PubSubLimits = PubSubLimits()
     queues: QueueLimits = QueueLimits()
+    cache: CacheSettings = CacheSettings()

@@ -1,7 +1,7 @@
 -- What the exact operations on a value share. `old` is what is there now.
 local old, structure = read()
-local there = old and old.kind == 'E'
-local old_value = there and value_of(old)
+local there = old ~= nil and old.kind == 'E'
+local old_value = there and value_of(old) -- false if nothing is there: nil would end the answer
 
 -- ttl: ms, or '' to keep the TTL that is there. Tags and dependencies stay.
 local function change(value, ttl, meta)
