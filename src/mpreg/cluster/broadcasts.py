@@ -50,10 +50,11 @@ class Broadcasts:
             left -= len(_size(first))
             members.append(first)
         taken: list[str] = []
+        said = _name(first) if first is not None else None
         for level in self._by_times:
             for name in reversed(level):
                 item = level[name]
-                if item.news is first:
+                if name == said:
                     continue
                 if item.size > left and (members or state):
                     continue

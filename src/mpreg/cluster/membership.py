@@ -112,27 +112,31 @@ class Membership:
         update = to_update(core.my_record())
         for node_id in list(core.links):
             core.send(node_id, "membership_update", update)
+        core.timers.clear()
 
     def tell_suspect(self, node_id: str) -> None:
         """A node that is heard from although it is held for suspect, dead or another run is told so, so that it can
         contradict; not with every message that it sends."""
         core = self._core
-        update = self.held_against(node_id)
-        if update is None or node_id not in core.links:
+        if node_id not in core.links:
             return
         if core.now - self._told.get(node_id, -math.inf) < core.settings.gossip_interval_s:
             return
-        self._told[node_id] = core.now
-        core.send(node_id, "membership_update", update)
+        update = self.held_against(node_id)
+        if update is not None:
+            core.send(node_id, "membership_update", update)
 
     def held_against(self, node_id: str) -> MembershipUpdate | None:
-        """What the node itself has to know, if this node does not simply hold it for alive."""
+        """What to tell the node itself, if this node does not simply hold it for alive."""
         known = self._core.members.get(node_id)
         if known is None:
             return None
         run = self._core.links.get(node_id)
         is_fine = known.state == ALIVE and (run is None or run == known.node.run_id)
-        return None if is_fine or (known.state == LEFT and run == known.node.run_id) else to_update(known)
+        if is_fine or (known.state == LEFT and run == known.node.run_id):
+            return None
+        self._told[node_id] = self._core.now
+        return to_update(known)
 
     def forget(self, node_id: str) -> None:
         """Gone so long ago that nobody speaks of it any more."""

@@ -42,6 +42,10 @@ class Timers:
     def cancel(self, key: Key) -> None:
         self._at.pop(key, None)
 
+    def clear(self) -> None:
+        self._at.clear()
+        self._heap.clear()
+
     def shift(self, by: float) -> None:
         """Everything is due so much later: the time was not lived through."""
         self._at = {key: at + by for key, at in self._at.items()}
