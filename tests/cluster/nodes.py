@@ -20,7 +20,7 @@ def settings(**changes: Any) -> Settings:
 
 
 class Nodes:
-    """Named a, b, c, …; each joins by the addresses of those that run."""
+    """Named a, b, c, …; each joins by the address of the first."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Node] = {}
@@ -29,8 +29,7 @@ class Nodes:
     async def start(self, node: Node) -> Node:
         running = [other for other in self.by_name.values() if other is not node]
         if running and not node.settings.join:
-            join = tuple(other.listeners["tcp"] for other in running)
-            node.settings = msgspec.structs.replace(node.settings, join=join)
+            node.settings = msgspec.structs.replace(node.settings, join=(running[0].listeners["tcp"],))
         await node.start()
         self._stack.push_async_callback(node.stop, 0)
         self.by_name[node.name] = node

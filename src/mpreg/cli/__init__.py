@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "Measure a node"),
     "muf": ("muf", "Requests and replies as plain Redis keys"),
     "keys": ("keys", "Look at, check and keep declared keys of any Valkey or Redis"),
+    "cluster": ("cluster", "The nodes of a cluster, what they share, and what becomes of them"),
     "lock": ("lock", "Run a command under a lock; look at a lock, or break it"),
 }
 

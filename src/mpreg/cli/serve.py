@@ -43,6 +43,14 @@ PORT = _Port()
     type=click.Choice(["memory", "everysec", "always"]),
     help="What the embedded store may lose in a crash: all, a second, nothing acknowledged. [everysec]",
 )
+@click.option(
+    "--share-store", is_flag=True, default=None, help="Offer the embedded store to nodes with `--store shared:`."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    help="So many nodes in processes of their own, one cluster behind the same ports. [1]",
+)
 @click.option("--cluster", metavar="ID", help="Be a node of this cluster.")
 @click.option(
     "--join",
@@ -67,7 +75,7 @@ PORT = _Port()
 @click.option("--ready-file", metavar="F", help="Written as JSON once the node accepts connections.")
 @click.option("--log", type=click.Choice(["text", "json"]), help="How log lines look. [text]")
 @click.option("--debug", is_flag=True, default=None, help="Errors carry tracebacks; more is logged.")
-def serve(app: str | None, config: str | None, ready_file: str | None, **settings: Any) -> None:
+def serve(app: str | None, config: str | None, ready_file: str | None, workers: int | None, **settings: Any) -> None:
     """Run a node until SIGTERM or SIGINT, with the functions of APP.
 
     APP is a Python file or a module, and the name of a node in it where there are several: `app.py`, `app.py:node`,
@@ -76,10 +84,15 @@ def serve(app: str | None, config: str | None, ready_file: str | None, **setting
     from mpreg.node import Node
     from mpreg.node.loading import load_node
     from mpreg.node.run import run
+    from mpreg.node.workers import end_with_parent, run_workers
 
+    end_with_parent()
     node = Node() if app is None else load_node(app)
     for several in ("join", "advertise"):
         settings[several] = settings[several] or None
+    if workers is not None and workers > 1:
+        run_workers(app or "", node, workers, file=config, overrides=settings, ready_file=ready_file)
+        return
     run(node, file=config, overrides=settings, ready_file=ready_file, settled=_add_parts)
 
 

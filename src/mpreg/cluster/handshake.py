@@ -79,6 +79,11 @@ class Handshake:
         return self.state is State.OPEN
 
     @property
+    def is_introduced(self) -> bool:
+        """The peer has said who it is."""
+        return self._peer is not None
+
+    @property
     def peer(self) -> Identity:
         """As far as it has introduced itself; proved only once `is_open`."""
         assert self._peer is not None, "known once the peer has introduced itself"

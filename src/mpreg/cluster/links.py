@@ -36,7 +36,8 @@ Divert = Callable[[Session, LinkHandler], None]
 
 
 class Links:
-    """`linked` and `unlinked` are told of nodes, each once and in turn for a node; `left` of those that say GOODBYE."""
+    """`linked` and `unlinked` are told of nodes, each once and in turn for a node; `left` of those that say GOODBYE.
+    `refuses` knows whether somebody else has the name of a node."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Links:
         linked: Callable[[NodeLink], None],
         unlinked: Callable[[NodeLink, MpregError | None], None],
         left: Callable[[NodeLink], None],
+        refuses: Callable[[Identity], bool],
         tls: TlsFiles | None = None,
         limits: Limits = INTERNAL,
     ) -> None:
@@ -63,6 +65,7 @@ class Links:
         self._linked = linked
         self._unlinked = unlinked
         self._left = left
+        self._refuses = refuses
         self._tls = tls
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -105,7 +108,7 @@ class Links:
         try:
             node_id = await self._dial(url)
         except MpregError as error:
-            if error.code not in ("CLUSTER_ALREADY_LINKED", "CLUSTER_SELF"):
+            if error.code not in _HARMLESS:
                 self.refusals[url] = error
             raise
         self.refusals.pop(url, None)
@@ -152,7 +155,15 @@ class Links:
     # Opening.
 
     def _opening(self, link: Link, *, dials: bool) -> Opening:
-        opening = Opening(link, self._me(), self._secret or b"", self._opened, dials=dials)
+        opening = Opening(
+            link,
+            self._me(),
+            self._secret or b"",
+            dials=dials,
+            introduced=self._introduced,
+            opened=self._opened,
+            announced=self._announced,
+        )
         self._openings.add(opening)
         opening.done.add_done_callback(lambda _: self._openings.discard(opening))
         return opening
@@ -180,10 +191,25 @@ class Links:
                 host=host,
             )
 
+    def _introduced(self, opening: Opening) -> None:
+        """Whoever dials should have no link yet; of two who dial each other at once, the lower name goes on."""
+        peer, dials = opening.handshake.peer, opening.handshake.dials
+        old = self.nodes.get(peer.node_id)
+        if dials and old is not None and old.peer.run == peer.run:
+            raise _already_linked(peer.node_id)
+        if not dials and self._me().node_id < peer.node_id and self._is_proving_to(peer):
+            raise _already_linked(peer.node_id)
+
+    def _is_proving_to(self, peer: Identity) -> bool:
+        handshakes = [opening.handshake for opening in self._openings]
+        return any(each.dials and each.is_introduced and each.peer.run == peer.run for each in handshakes)
+
     def _opened(self, opening: Opening) -> NodeLink:
         peer, dials = opening.handshake.peer, opening.handshake.dials
         if self._closing:
             raise ClusterError("CLUSTER_NODE_NOT_FOUND", "This node is leaving", retryable=True)
+        if self._refuses(peer):
+            raise name_taken(peer.node_id)
         old = self.nodes.get(peer.node_id)
         if old is not None:
             self._compare(old, peer, dials)
@@ -194,23 +220,20 @@ class Links:
         self.nodes[peer.node_id] = node
         self.skews_s[peer.node_id] = opening.clock_skew_s
         self.counts["links_opened"] += 1
-        self._loop.call_soon(self._tell_linked, node)  # after the last HELLO is on its way
         return node
 
-    def _tell_linked(self, node: NodeLink) -> None:
+    def _announced(self, node: NodeLink) -> None:
         if self.nodes.get(node.node_id) is node:
             self._linked(node)
 
     def _compare(self, old: NodeLink, peer: Identity, dials: bool) -> None:
         """Raises unless the new link takes the place of the old one."""
         if old.peer.run != peer.run:
-            raise name_taken(peer.node_id)
+            return  # who holds the name was asked before: the other run is gone, though its link is not
         young = self._loop.time() - old.since < HELLO_S
         mine_is_lower = self._me().node_id < peer.node_id
         if young and old.dialled is not dials and old.dialled is mine_is_lower:
-            raise ClusterError(
-                "CLUSTER_ALREADY_LINKED", f"There is a link to {peer.node_id!r} already", node_id=peer.node_id
-            )
+            raise _already_linked(peer.node_id)
 
     # The end.
 
@@ -265,9 +288,19 @@ class Links:
             self._count(error)
 
     def _count(self, error: MpregError) -> None:
+        if error.code in _HARMLESS:
+            return
         self.counts["refused_links"] += 1
         self.counts[f"refused_{error.code.lower()}"] += 1
         log.warning("A link was refused: %s", error)
+
+
+_HARMLESS: Final = frozenset({"CLUSTER_ALREADY_LINKED", "CLUSTER_SELF"})
+"""What happens when nodes look for each other."""
+
+
+def _already_linked(node_id: str) -> ClusterError:
+    return ClusterError("CLUSTER_ALREADY_LINKED", f"There is a link to {node_id!r} already", node_id=node_id)
 
 
 def _is_loopback(host: str) -> bool:

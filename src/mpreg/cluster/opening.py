@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 
 from mpreg.cluster.handshake import Handshake, Identity
+from mpreg.cluster.node_link import NodeLink
 from mpreg.errors import ClusterError, MpregError, TransportError
-from mpreg.transport import Link, LinkHandler
+from mpreg.transport import Link
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.error import ErrorResponse, error_response, to_exception
@@ -19,8 +20,12 @@ from mpreg.wire.lifecycle import Hello
 HELLO_S = 10.0
 """From the first HELLO to the open link."""
 
-Opened = Callable[["Opening"], LinkHandler]
+Introduced = Callable[["Opening"], None]
+"""The peer says who it is. Raises what speaks against a link with it."""
+Opened = Callable[["Opening"], NodeLink]
 """Who takes the link over. Raises what speaks against it."""
+Announced = Callable[[NodeLink], None]
+"""Both ends are sure, and the last HELLO is on its way: from now on the link is used."""
 
 
 class Opening:
@@ -29,15 +34,27 @@ class Opening:
     A dialler awaits `done`, which raises why there is no link.
     """
 
-    def __init__(self, link: Link, me: Identity, secret: bytes, opened: Opened, *, dials: bool) -> None:
+    def __init__(
+        self,
+        link: Link,
+        me: Identity,
+        secret: bytes,
+        *,
+        dials: bool,
+        introduced: Introduced,
+        opened: Opened,
+        announced: Announced,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.link = link
         self.handshake = Handshake(me, secrets.token_hex(32), secret, dials=dials)
         self.done: asyncio.Future[None] = loop.create_future()
         self.clock_skew_s = 0.0
         """How far the peer's clock is ahead, by its HELLO."""
+        self._introduced = introduced
         self._opened = opened
-        self._handler: LinkHandler | None = None
+        self._announced = announced
+        self._handler: NodeLink | None = None
         self._timer = loop.call_later(HELLO_S, self._expire)
 
     def introduce(self) -> None:
@@ -49,6 +66,8 @@ class Opening:
             self.clock_skew_s = hello.timestamp - time.time()
         try:
             answer = self.handshake.take(hello, time.time())
+            if not self.handshake.is_open:
+                self._introduced(self)
             if self.handshake.is_open:
                 self._handler = self._opened(self)
         except MpregError as error:
@@ -58,6 +77,7 @@ class Opening:
             self._send(answer)
         if self._handler is not None:
             self._finish(None)
+            self._announced(self._handler)
 
     def fail(self, error: MpregError) -> None:
         """Say why, and close."""

@@ -54,7 +54,7 @@ from mpreg.transport import Backoff, Link, LinkHandler
 from mpreg.transport.session import Session
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
-from mpreg.wire.gossip import CacheUpdate, Gossip, NodeHealth, NodeInfo, Rumor
+from mpreg.wire.gossip import CacheUpdate, Gossip, NodeHealth, NodeInfo, Rumor, decode_payload
 from mpreg.wire.lifecycle import Hello, Offer
 from mpreg.wire.message import Message
 
@@ -105,6 +105,7 @@ class ClusterService:
             linked=self._on_linked,
             unlinked=self._on_unlinked,
             left=self._on_goodbye,
+            refuses=lambda peer: self.machine.refuses(_info_of(peer)) is not None,
             tls=options.tls,
             limits=options.limits,
         )
@@ -251,20 +252,7 @@ class ClusterService:
         log.info("Linked with %s at %s", node.node_id, node.link.url)
         for tell in (*self.tell.linked, *self.tell.offers):
             tell(node)
-        peer = node.peer
-        self.step(
-            Linked(
-                NodeInfo(
-                    node_id=peer.node_id,
-                    cluster_id=peer.cluster_id,
-                    run_id=peer.run,
-                    started=peer.started,
-                    advertised_urls=peer.urls,
-                    incarnation=peer.incarnation,
-                    meta=peer.meta,
-                )
-            )
-        )
+        self.step(Linked(_info_of(node.peer)))
 
     def _on_unlinked(self, node: NodeLink, error: MpregError | None) -> None:
         reason = "closed" if error is None else error.message
@@ -345,8 +333,6 @@ class ClusterService:
             tell(info, state)
 
     def _heard(self, message: Gossip) -> None:
-        from mpreg.wire.gossip import decode_payload
-
         try:
             payload = decode_payload(message)
         except (msgspec.DecodeError, RecursionError):
@@ -417,8 +403,9 @@ class ClusterService:
                 try:
                     found[url] = await self.links.dial(url)
                 except MpregError as error:
-                    if error.code == "CLUSTER_SELF":
-                        found[url] = self.options.node_id
+                    if error.code in ("CLUSTER_SELF", "CLUSTER_ALREADY_LINKED"):
+                        found[url] = str(error.details.get("node_id", ""))
+                        continue
                     level = logging.DEBUG if self.links.nodes or error.retryable else logging.WARNING
                     log.log(level, "The seed %s does not let this node in: %s", url, error)
             if self.links.nodes:
@@ -426,3 +413,15 @@ class ClusterService:
                 await asyncio.sleep(SEEDS_S * (0.5 + random.random()))
             else:
                 await asyncio.sleep(0.05 + backoff.next_s(random.random()))
+
+
+def _info_of(peer: Identity) -> NodeInfo:
+    return NodeInfo(
+        node_id=peer.node_id,
+        cluster_id=peer.cluster_id,
+        run_id=peer.run,
+        started=peer.started,
+        advertised_urls=peer.urls,
+        incarnation=peer.incarnation,
+        meta=peer.meta,
+    )

@@ -64,6 +64,15 @@ def add_builtins(
         """What the nodes of the cluster share: key, value, version, who set it."""
         return services().in_cluster().state()
 
+    async def wanted() -> dict[str, list[str]]:
+        """Which patterns are subscribed to, by node."""
+        pubsub = services().pubsub
+        return services().in_cluster().topics(sorted(map(".".join, pubsub.interest)))
+
+    async def store() -> str | None:
+        """Where the store is that this node shares with others on its machine, if it does."""
+        return services().shared_store
+
     async def refusals() -> dict[str, str]:
         """Addresses of nodes that were tried without success, and why."""
         return services().in_cluster().refusals()
@@ -82,5 +91,7 @@ def add_builtins(
     registry.add(stats, "mpreg.stats", idempotent=True)
     registry.add(topics, "mpreg.topics", idempotent=True)
     registry.add(state, "mpreg.cluster.state", idempotent=True)
+    registry.add(wanted, "mpreg.cluster.topics", idempotent=True)
+    registry.add(store, "mpreg.cluster.store", idempotent=True)
     registry.add(refusals, "mpreg.cluster.refusals", idempotent=True)
     registry.add(leave, "mpreg.cluster.leave")

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mpreg import __version__
+from mpreg.client import connect
 from mpreg.cluster import PRESETS
 from mpreg.cluster.node_link import NodeLink
 from mpreg.cluster.options import ClusterOptions, read_secret
+from mpreg.cluster.seeds import Seeds
 from mpreg.cluster.service import ClusterService
 from mpreg.errors import ClusterError, ConfigError, MpregError
 from mpreg.node.addresses import is_loopback
@@ -35,6 +38,8 @@ from mpreg.wire.rpc import InternalAnswer, InternalRpc, RpcCancel
 
 OWN_FUNCTIONS: Final = "mpreg.node.functions"
 """What each node tells of its own functions; `mpreg.functions` asks all of them."""
+NODE_TOPIC: Final = "mpreg.cluster.node"
+"""What becomes of other nodes, for who subscribes to it at this one."""
 ASK_S: Final = 2.0
 SUSPECT: Final = 1e6
 """Added to the load of a node that may be dead: it gets a call only if nobody else has the function."""
@@ -56,6 +61,7 @@ class Clustering:
         self._threads = threads
         self._rpc: RpcService | None = None
         self._listener: Listener | None = None
+        self._pubsub: PubSubService | None = None
         self._across: Across | None = None
         self._suspects: set[str] = set()
         tell = self.cluster.tell
@@ -73,8 +79,8 @@ class Clustering:
         self.cluster.on_message(ErrorResponse, self._on_error)
 
     def use_topics(self, pubsub: PubSubService) -> None:
-        across = pubsub.in_cluster()
-        self._across = across
+        self._pubsub = pubsub
+        across = self._across = pubsub.in_cluster()
         for message_type, handler in across.handlers.items():
             self.cluster.on_message(message_type, handler)
         self.cluster.tell.linked.append(lambda node: across.linked(node, node.peer.run))
@@ -96,7 +102,8 @@ class Clustering:
         if settings.cluster_port != "off":
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             url = f"tcp://{host}:{settings.cluster_port}"
-            self._listener = await listen(url, self.cluster.accept, limits=self.cluster.options.limits)
+            limits, share = self.cluster.options.limits, settings.reuse_port
+            self._listener = await listen(url, self.cluster.accept, limits=limits, share=share)
             urls["cluster"] = self._listener.url
         await self.cluster.listening(tuple(_reachable(urls[name]) for name in ADVERTISED if name in urls))
 
@@ -134,6 +141,7 @@ class Clustering:
                 {
                     "name": node_id,
                     "version": member.node.meta.get("version", ""),
+                    "pid": int(member.node.meta.get("pid", 0)),
                     "state": member.state,
                     "linked": node_id in links.nodes,
                     "advertised_urls": member.node.advertised_urls,
@@ -221,6 +229,16 @@ class Clustering:
             self._rpc.closed(node)
 
     def _node_changed(self, info: NodeInfo, state: str) -> None:
+        if self._pubsub is not None:
+            change = {
+                "node": info.node_id,
+                "state": state,
+                "run": info.run_id,
+                "urls": info.advertised_urls,
+                "at": time.time(),
+                "seen_by": self._settings.name,
+            }
+            self._pubsub.announce(NODE_TOPIC, change)
         if state == "suspect":
             self._suspects.add(info.node_id)
         else:
@@ -252,8 +270,30 @@ class Clustering:
         return len(self._rpc) < self._settings.rpc.own_requests_max
 
 
+async def shared_store(settings: Settings) -> str:
+    """The URL of the store that a node of the cluster shares."""
+    last: MpregError | None = None
+    for place in await Seeds(_listed(settings.join)).urls():
+        try:
+            async with connect(place, timeout_s=ASK_S) as client:
+                found = await client.call("mpreg.cluster.store")
+            if found:
+                return str(found)
+        except MpregError as error:
+            last = error
+    why = f": {last}" if last else ", or none was started with --share-store"
+    raise ConfigError("CONFIG_INVALID", f"store: no node in `join` answers{why}", setting="store")
+
+
 def options_of(settings: Settings) -> ClusterOptions:
     """Raises `ConfigError` for settings that do not go together."""
+    if settings.store == "embedded:" and not settings.share_store:
+        raise ConfigError(
+            "CONFIG_INVALID",
+            "store: the nodes of a cluster share theirs; name a server with --store URL, turn it off with --store off, "
+            "or for development start one node with --share-store and the others with --store shared:",
+            setting="store",
+        )
     certified = settings.tls_cert is not None and settings.tls_ca is not None and settings.tls_require_client_cert
     advertise = _listed(settings.advertise)
     for url in advertise:

@@ -87,10 +87,12 @@ class Node:
         """
         if call is not None:
             self._registry.add(call)
+            self._tell_functions()
             return call
 
         def register(call: Callable[P, R]) -> Callable[P, R]:
             self._registry.add(call, name, locs, idempotent)
+            self._tell_functions()
             return call
 
         return register
@@ -196,6 +198,12 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.name}{'' if self._running is None else ' running'}>"
+
+    def _tell_functions(self) -> None:
+        """The other nodes of the cluster hear of a function that comes while the node runs."""
+        clustering = None if self._running is None else self._running.services.clustering
+        if clustering is not None:
+            clustering.cluster.offers_changed()
 
     def _started(self) -> Running:
         if self._running is None:

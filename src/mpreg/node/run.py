@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,9 @@ import msgspec
 import uvloop
 
 from mpreg import config
-from mpreg.errors import ConfigError
 from mpreg.node import logs
 from mpreg.node.open_files import allow_open_files
+from mpreg.node.ready import ReadyFile
 
 if TYPE_CHECKING:
     from mpreg.node.node import Node
@@ -40,12 +39,12 @@ def run(
         settled(node)
     logs.set_up(node.settings.log, node.settings.debug)
     allow_open_files(node.settings.connections_max)
-    ready = None if ready_file is None else _ReadyFile(Path(ready_file))
+    ready = None if ready_file is None else ReadyFile(Path(ready_file))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(node, ready))
 
 
-async def _serve(node: Node, ready_file: _ReadyFile | None) -> None:
+async def _serve(node: Node, ready_file: ReadyFile | None) -> None:
     loop = asyncio.get_running_loop()
     signals = _Signals()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,24 +97,3 @@ class _Signals:
 def _ready(node: Node) -> dict[str, Any]:
     ready = {"node": node.name, "pid": os.getpid(), "listeners": node.listeners}
     return ready if node.store_url is None else {**ready, "store": node.store_url}
-
-
-class _ReadyFile:
-    """Says that the node accepts connections, by being there: whole, and only while it does."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self.remove()  # of a node that was killed
-            tempfile.TemporaryFile(dir=path.parent).close()
-        except OSError as problem:
-            text = f"The ready file {path} can't be written: {problem.strerror}"
-            raise ConfigError("CONFIG_INVALID", text, setting="ready_file") from None
-
-    def write(self, data: bytes) -> None:
-        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
-            file.write(data)
-        os.replace(file.name, self.path)
-
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)

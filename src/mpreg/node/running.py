@@ -14,6 +14,7 @@ from typing import Any
 from mpreg import __version__
 from mpreg.errors import ConfigError
 from mpreg.node.addresses import is_loopback
+from mpreg.node.clustering import shared_store
 from mpreg.node.dispatch import Dispatch
 from mpreg.node.service import Service
 from mpreg.node.services import Services
@@ -146,6 +147,8 @@ class Running:
             self._embedded = Embedded(self.settings.data_dir, self.settings.durability)
             await undo.enter_async_context(self._embedded)
             url = self._embedded.url
+        elif url == "shared:":
+            url = await shared_store(self.settings)
         self.store = await connect(url)
         undo.push_async_callback(self.store.close)
         self._store_url = url
@@ -156,7 +159,8 @@ class Running:
             return
         tls = self._tls(scheme) if scheme in ("wss", "tcps") else None
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
-        listener = await listen(f"{scheme}://{host}:{port}", self.dispatch.accept, limits=self.settings.limits, tls=tls)
+        url, share = f"{scheme}://{host}:{port}", self.settings.reuse_port
+        listener = await listen(url, self.dispatch.accept, limits=self.settings.limits, tls=tls, share=share)
         undo.callback(listener.close)
         self._listeners[scheme] = listener
 

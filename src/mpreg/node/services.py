@@ -37,6 +37,7 @@ class Services:
         self.dispatch = dispatch
         self.deadlines = Deadlines(loop)
         self.threads = Threads(loop, settings.rpc.threads_max, settings.rpc.threads_waiting_max)
+        self.shared_store = str(store.url) if store is not None and settings.share_store else None
         self.clustering = Clustering(settings, registry, self.threads, dispatch) if settings.cluster else None
         placement = (
             LocalPlacement(registry, self.threads, settings.debug)

@@ -32,7 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tls_ca: str | None = None
     tls_require_client_cert: bool = False
     store: str = "embedded:"
-    """URL of a Valkey or Redis server, `embedded:` for one of the node's own, or `off`."""
+    """URL of a Valkey or Redis server, `embedded:` for one of the node's own, or `off`. Nodes of one cluster share
+    theirs; `shared:` asks the nodes in `join` for one that was started with `share_store`."""
     data_dir: str = "mpreg-data"
     """Where the embedded store keeps its data."""
     durability: Literal["memory", "everysec", "always"] = "everysec"
@@ -49,6 +50,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """URLs at which the other nodes reach this one; its own listeners if empty."""
     cluster_port: Port = "off"
     """A TCP listener for other nodes only. They may also use the listeners for clients."""
+    share_store: bool = False
+    """Tell other nodes of the cluster on this machine where the embedded store is, for those with `store` at
+    `shared:`. For development: it ends with this node."""
+    reuse_port: bool = False
+    """Other processes listen at the same ports; the kernel spreads connections over them. `mpreg serve --workers`
+    sets it."""
     membership: Literal["lan", "wan", "local"] = "lan"
     """How fast a death is noticed, and how much talk it costs (R-G5)."""
     muf: bool = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -208,6 +209,15 @@ class PubSubService:
             self._publish([message], Encoding.MSGPACK)
         else:
             self._publish_from_thread(message)
+
+    def announce(self, topic: str, payload: Any) -> None:
+        """To who subscribes at this node, now: it crosses to no other one, and is in no backlog."""
+        targets = self._exchange.match(topic)
+        if targets:
+            data = encode_payload(payload, Encoding.MSGPACK)
+            now, seq = self._clock(), self._publishing.seq
+            message = PubSubMessage(topic=topic, payload=data, message_id=secrets.token_hex(8), timestamp=now)
+            self._delivery.add(targets, Published(seq, now, Encoding.MSGPACK, message, len(memoryview(data))))
 
     def add_handler(self, handler: Handler, in_thread: InThread) -> None:
         """A function of the node's program, until `drain`. Sync ones are called by `in_thread`."""

@@ -47,7 +47,13 @@ class Listener:
         return f"<Listener {self.url}{' closed' if self._closed.is_set() else ''}>"
 
     async def bind(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: TlsFiles | None, limits: Limits
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        tls: TlsFiles | None,
+        limits: Limits,
+        share: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
         context = None if tls is None else tls.for_listener()
@@ -58,6 +64,7 @@ class Listener:
                 port,
                 ssl=context,
                 backlog=BACKLOG,
+                reuse_port=share or None,
                 ssl_handshake_timeout=None if context is None else limits.handshake_timeout_s,
             )
         except OSError as problem:
@@ -68,8 +75,11 @@ class Listener:
             ) from None
 
 
-async def listen(url: str, accept: Accept, *, limits: Limits = CLIENT, tls: TlsFiles | None = None) -> Listener:
-    """Accept links at `url`; port 0 takes a free one. `wss` and `tcps` need `tls`."""
+async def listen(
+    url: str, accept: Accept, *, limits: Limits = CLIENT, tls: TlsFiles | None = None, share: bool = False
+) -> Listener:
+    """Accept links at `url`; port 0 takes a free one. `wss` and `tcps` need `tls`. `share`: other processes listen
+    there, too, and the kernel spreads connections over them."""
     address = parse(url)
     if address.secure is not (tls is not None):
         need = "needs TLS files" if address.secure else "takes no TLS files"
@@ -80,7 +90,7 @@ async def listen(url: str, accept: Accept, *, limits: Limits = CLIENT, tls: TlsF
         protocol = partial(Greeter, address.scheme, accept, limits, listener._greeters)
     else:
         protocol = partial(TcpProtocol, address.scheme, accept, limits)
-    await listener.bind(protocol, address.host, address.port, tls, limits)
+    await listener.bind(protocol, address.host, address.port, tls, limits, share)
     assert listener._server is not None
     port = listener._server.sockets[0].getsockname()[1]
     listener.url = url_of(address.scheme, address.host, port)
