@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mpreg.sync
-from mpreg.errors import RpcError, TransportError
+from mpreg.errors import PubSubError, RpcError, TimedOut, TransportError
 from mpreg.node import Node, Settings
 from mpreg.sync import command
 
@@ -125,3 +125,58 @@ def test_a_connection_that_fails_leaves_no_thread() -> None:
     with pytest.raises(TransportError):
         mpreg.sync.connect("nonsense")
     assert threading.active_count() == before
+
+
+# Topics.
+
+
+def test_messages_are_iterated_or_waited_for(served: Served) -> None:
+    with mpreg.sync.connect(served.url) as client:
+        client.publish("sync.before", 0, ack=True)
+        with client.subscribe("sync.*", backlog=60, payload_type=int) as messages:
+            for number in range(1, 4):
+                client.publish("sync.now", number, headers={"n": number})
+            assert messages.get(timeout=10).payload == 0
+            got = []
+            for message in messages:
+                got.append((message.payload, message.headers))
+                if message.payload == 3:
+                    break
+            assert got == [(number, {"n": number}) for number in range(1, 4)]
+            with pytest.raises(TimedOut, match="No message within"):
+                messages.get(timeout=0.01)
+            client.publish("sync.now", "no number")
+            client.publish("sync.now", 4)
+            assert messages.get(timeout=10).payload == 4
+            assert (messages.invalid, messages.dropped, messages.gaps) == (1, 0, 0)
+
+
+def test_a_subscription_that_is_closed_ends_the_iteration_in_another_thread(served: Served) -> None:
+    with mpreg.sync.connect(served.url) as client, ThreadPoolExecutor(1) as threads:
+        messages = client.subscribe("sync.closed")
+        reading = threads.submit(lambda: [message.payload for message in messages])
+        client.publish("sync.closed", 1, ack=True)
+        messages.close()
+        assert reading.result(10) in ([1], [])
+        messages.close()
+        with pytest.raises(TransportError, match="subscription is closed"):
+            messages.get()
+
+
+def test_a_question_is_answered(served: Served) -> None:
+    with mpreg.sync.connect(served.url) as asking, mpreg.sync.connect(served.url) as answering:
+        with answering.subscribe("sync.double") as questions, ThreadPoolExecutor(1) as threads:
+            answer = threads.submit(asking.query, "sync.double", 21)
+            question = questions.get(timeout=10)
+            answering.reply(question, question.payload * 2)
+            assert answer.result(10).payload == 42
+        with pytest.raises(TimedOut):
+            asking.query("sync.nobody", 1, timeout=0.05)
+
+
+def test_what_is_wrong_with_a_topic_is_raised_here(served: Served) -> None:
+    with mpreg.sync.connect(served.url) as client:
+        with pytest.raises(PubSubError, match="PUBSUB_INVALID_TOPIC"):
+            client.publish("a.*", 1)
+        with pytest.raises(PubSubError, match="PUBSUB_INVALID_PATTERN"):
+            client.subscribe("a..b")

@@ -5,5 +5,6 @@ from mpreg.client.commands import CommandBuilder, command
 from mpreg.client.connecting import connect
 from mpreg.client.retry import RetryPolicy
 from mpreg.client.settings import ClientSettings
+from mpreg.client.subscription import Subscription
 
-__all__ = ["Client", "ClientSettings", "CommandBuilder", "RetryPolicy", "command", "connect"]
+__all__ = ["Client", "ClientSettings", "CommandBuilder", "RetryPolicy", "Subscription", "command", "connect"]

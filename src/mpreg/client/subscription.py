@@ -132,14 +132,19 @@ class Subscription(Generic[T]):
     async def batches(self) -> AsyncIterator[list[Message[T]]]:
         """All that has come since the last one, in order; the fastest way to read."""
         while True:
-            while not self._buffer:
-                try:
-                    await self._wait()
-                except StopAsyncIteration:
-                    return
-            found = list(self._buffer)
-            self._buffer.clear()
+            try:
+                found = await self.batch()
+            except StopAsyncIteration:
+                return
             yield found
+
+    async def batch(self) -> list[Message[T]]:
+        """All that has come, at least one message. Raises `StopAsyncIteration` when none will come."""
+        while not self._buffer:
+            await self._wait()
+        found = list(self._buffer)
+        self._buffer.clear()
+        return found
 
     async def close(self) -> None:
         """Unsubscribe. What is buffered can still be read; then the iteration ends. An async callback that runs is
