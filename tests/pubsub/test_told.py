@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 from mpreg.pubsub.automaton import Automaton
 from mpreg.pubsub.elsewhere import Elsewhere
 from mpreg.pubsub.limits import PubSubLimits
-from mpreg.pubsub.patterns import Levels
+from mpreg.pubsub.patterns import Levels, parse_pattern
 from mpreg.pubsub.told import Told
 
 LEVEL = st.sampled_from(["a", "b", "c", "*", "#"])
-PATTERNS = st.lists(LEVEL, min_size=1, max_size=3).map(tuple).filter(lambda levels: levels[:2] != ("#", "#"))
+PATTERNS = st.lists(LEVEL, min_size=1, max_size=3).map(lambda levels: canonical(".".join(levels)))
+
+
+def canonical(pattern: str) -> Levels:
+    levels = parse_pattern(pattern)
+    assert levels is not None
+    return levels
+
+
 CHANGES = st.lists(st.tuples(PATTERNS, st.booleans(), st.booleans()), max_size=60)
 
 
