@@ -105,6 +105,12 @@ async def _connect(unit: str, url: str) -> Unit:
 @click.option("--from", "issuers", multiple=True, metavar="UNIT", help="Serve only these units.")
 @click.option("--target", help="Serve only ids that begin with TARGET and a dot.")
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Commands at a time.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Kill a command after S seconds, and answer ERR.",
+)
 @click.option("--exec", "command", required=True, metavar="CMD", help="Run for each request.")
 def serve(
     store: str | None,
@@ -114,6 +120,7 @@ def serve(
     issuers: tuple[str, ...],
     target: str | None,
     concurrency: int,
+    time_limit: float | None,
     command: str,
 ) -> None:
     """Answer requests with a command: the request on its stdin, the answer from its stdout.
@@ -134,10 +141,10 @@ def serve(
         "target": target,
         "concurrency": concurrency,
     }
-    run(_serve(store_url(store), unit, argv, offer))
+    run(_serve(store_url(store), unit, argv, time_limit, offer))
 
 
-async def _serve(url: str, name: str, argv: list[str], offer: dict[str, Any]) -> None:
+async def _serve(url: str, name: str, argv: list[str], time_limit: float | None, offer: dict[str, Any]) -> None:
     import signal
 
     stop = asyncio.Event()
@@ -147,7 +154,7 @@ async def _serve(url: str, name: str, argv: list[str], offer: dict[str, Any]) ->
     async with await _connect(name, url) as unit:
 
         async def answer(request: Request) -> None:
-            await _answer(request, argv)
+            await _answer(request, argv, time_limit)
 
         try:
             unit.on_request(**offer)(answer)
@@ -158,20 +165,22 @@ async def _serve(url: str, name: str, argv: list[str], offer: dict[str, Any]) ->
         await stop.wait()
 
 
-async def _answer(request: Request, argv: list[str]) -> None:
+async def _answer(request: Request, argv: list[str], time_limit: float | None) -> None:
     environment = {**os.environ, "MUF_UNIT": request.unit, "MUF_ID": request.id}
     pipe = asyncio.subprocess.PIPE
     try:
         child = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
-    except OSError as error:
-        await request.fail(f"{argv[0]}: {error.strerror}")
+    except (OSError, ValueError) as error:
+        await request.fail(f"{argv[0]}: {getattr(error, 'strerror', None) or error}")
         return
     try:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        out, err, _ = await asyncio.gather(_all_of(child.stdout), _all_of(child.stderr), _feed(child, request.raw))
-        code = await child.wait()
-    except ValueError as error:
+        async with asyncio.timeout(time_limit):
+            out, err = await _said(child, request.raw)
+            code = await child.wait()
+    except TimeoutError:
+        await request.fail(f"the command took longer than {time_limit:g} s")
+        return
+    except _TooMuch as error:
         await request.fail(str(error))
         return
     finally:
@@ -184,6 +193,24 @@ async def _answer(request: Request, argv: list[str]) -> None:
         await request.fail(err or f"exit code {code}")
 
 
+async def _said(child: asyncio.subprocess.Process, asked: bytes) -> tuple[bytes, bytes]:
+    assert child.stdout is not None
+    assert child.stderr is not None
+    parts = [asyncio.create_task(part) for part in (_all_of(child.stdout), _all_of(child.stderr))]
+    feeding = asyncio.create_task(_feed(child, asked))
+    try:
+        out, err = await asyncio.gather(*parts)
+        return out, err
+    finally:
+        for task in (*parts, feeding):
+            task.cancel()
+        await asyncio.wait([*parts, feeding])
+
+
+class _TooMuch(Exception):
+    pass
+
+
 async def _feed(child: asyncio.subprocess.Process, data: bytes) -> None:
     assert child.stdin is not None
     try:
@@ -191,7 +218,8 @@ async def _feed(child: asyncio.subprocess.Process, data: bytes) -> None:
         await child.stdin.drain()
     except (BrokenPipeError, ConnectionResetError):
         return  # it need not read what it is asked
-    child.stdin.close()
+    finally:
+        child.stdin.close()
 
 
 async def _all_of(stream: asyncio.StreamReader) -> bytes:
@@ -199,6 +227,6 @@ async def _all_of(stream: asyncio.StreamReader) -> bytes:
     while part := await stream.read(1 << 16):
         size += len(part)
         if size > OUTPUT_BYTES_MAX:
-            raise ValueError(f"the command wrote more than {OUTPUT_BYTES_MAX} bytes")
+            raise _TooMuch(f"the command wrote more than {OUTPUT_BYTES_MAX} bytes")
         parts.append(part)
     return b"".join(parts)

@@ -21,9 +21,12 @@ def bench(store: str | None, seconds: float, as_json: bool) -> None:
 
 async def _bench(url: str, seconds: float, as_json: bool) -> None:
     from mpreg.apps.muf import Unit
+    from mpreg.apps.muf.names import new_id
 
-    async with await Unit.connect("mpreg-bench-asks", url) as asks, await Unit.connect("mpreg-bench", url) as answers:
-        answers.on_request(issuers=["mpreg-bench-asks"], concurrency=256)(_echo)
+    run_id = new_id()  # two runs at a time must not answer each other
+    asker = f"mpreg-bench-asks-{run_id}"
+    async with await Unit.connect(asker, url) as asks, await Unit.connect(f"mpreg-bench-{run_id}", url) as answers:
+        answers.on_request(issuers=[asker], concurrency=256)(_echo)
         await answers.ready()
         for callers in (1, 64):
             taken_s = await _measure(asks, callers, seconds)
@@ -57,5 +60,7 @@ async def _measure(unit: object, callers: int, seconds: float) -> list[float]:
             await unit.request(b"x" * 64)
             taken_s.append(time.perf_counter() - start)
 
-    await asyncio.gather(*(ask() for _ in range(callers)))
+    async with asyncio.TaskGroup() as asking:
+        for _ in range(callers):
+            asking.create_task(ask())
     return sorted(taken_s)

@@ -1,26 +1,30 @@
-"""What a conversation survives: lost connections, killed and stopped processes, servers without events or rights."""
+"""What a conversation survives: lost connections, servers that restart, are full, or give neither events nor rights."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 
 import pytest
 from tests.apps.muf.conftest import Units
 from tests.apps.muf.peer import all_keys, until_set
-from tests.store.servers import Server, StoreServers, redis7, valkey
+from tests.store.servers import Server, StoreServers, cluster, redis7, valkey
 
 from mpreg.apps.muf import MufTimeout, Request, Unit
 from mpreg.errors import StoreError
 from mpreg.store import Store, connect
 
 pytestmark = pytest.mark.anyio
+
+Start = Callable[..., AbstractContextManager[Server]]
+
+
+@pytest.fixture(params=["valkey", pytest.param("redis7", marks=pytest.mark.slow)])
+def start(request: pytest.FixtureRequest) -> Start:
+    """A server that the test may kill and set up as it likes."""
+    return {"valkey": valkey, "redis7": redis7}[request.param]
 
 
 @asynccontextmanager
@@ -38,33 +42,41 @@ async def pair(url: str, **offer: object) -> AsyncIterator[tuple[Unit, Unit, lis
         yield frontend, backend, ran
 
 
-async def test_subscriptions_that_are_killed_at_random_lose_no_call_and_run_none_twice() -> None:
+@pytest.mark.parametrize("claim", ["once", "lease"])
+async def test_subscriptions_that_are_killed_at_random_lose_no_call_and_run_none_twice(
+    store_servers: StoreServers, claim: str
+) -> None:
     random_ = random.Random(7)
-    with valkey() as server:
-        async with pair(server.url, group="G", concurrency=64) as (frontend, _, ran):
+    async with pair(store_servers.url, group="G", claim=claim, concurrency=64) as (frontend, _, ran):
+        killed = 0
 
-            async def kill() -> None:
-                while True:
-                    await asyncio.sleep(random_.uniform(0.01, 0.1))
-                    server.call("CLIENT", "KILL", "TYPE", "pubsub")
+        async def kill() -> None:
+            nonlocal killed
+            while True:
+                await asyncio.sleep(random_.uniform(0.01, 0.1))
+                for primary in store_servers.primaries:
+                    killed += primary.call("CLIENT", "KILL", "TYPE", "pubsub")
 
-            killing = asyncio.create_task(kill())
+        killing = asyncio.create_task(kill())
 
-            async def ask(n: int) -> bytes:
-                return bytes(await frontend.request(b"%d" % n, id=f"call-{n}", ttl=20, timeout=60))
+        async def ask(n: int) -> bytes:
+            return bytes(await frontend.request(b"%d" % n, id=f"call-{n}", ttl=20, timeout=60))
 
-            answers: list[bytes] = []
-            for start in range(0, 2000, 50):
-                answers += await asyncio.gather(*(ask(n) for n in range(start, start + 50)))
-            killing.cancel()
-        assert answers == [b"%d" % n for n in range(2000)]
-        assert sorted(ran) == sorted(f"call-{n}" for n in range(2000))
+        answers: list[bytes] = []
+        for first in range(0, 2000, 50):
+            answers += await asyncio.gather(*(ask(n) for n in range(first, first + 50)))
+        killing.cancel()
+    assert killed > 5
+    assert answers == [b"%d" % n for n in range(2000)]
+    assert sorted(ran) == sorted(f"call-{n}" for n in range(2000))
 
 
 @pytest.mark.parametrize("own_id", [False, True], ids=["made id", "own id"])
 @pytest.mark.parametrize("claim", ["once", "lease"])
-async def test_all_connections_that_are_killed_at_any_point_lose_no_call(claim: str, own_id: bool) -> None:
-    with valkey() as server:
+async def test_all_connections_that_are_killed_at_any_point_lose_no_call(
+    start: Start, claim: str, own_id: bool
+) -> None:
+    with start() as server:
         async with pair(server.url, group="G", claim=claim) as (frontend, _, ran):
             for n in range(30):
                 id = f"call-{n}" if own_id else None
@@ -76,8 +88,8 @@ async def test_all_connections_that_are_killed_at_any_point_lose_no_call(claim: 
             assert len(ran) == len(set(ran)) == 30
 
 
-async def test_a_server_that_is_restarted_without_its_flags_is_told_again() -> None:
-    with valkey(durability="always") as server:
+async def test_a_server_that_is_restarted_without_its_flags_is_told_again(start: Start) -> None:
+    with start(durability="always") as server:
         async with pair(server.url) as (frontend, _, _):
             assert await frontend.request(b"before") == b"before"
             server.kill()
@@ -88,15 +100,32 @@ async def test_a_server_that_is_restarted_without_its_flags_is_told_again() -> N
             assert b"K" in flags
 
 
-async def test_flags_that_others_have_set_are_kept() -> None:
-    with valkey(options=["--notify-keyspace-events", "Exg"]) as server:
+@pytest.mark.parametrize("claim", ["once", "lease"])
+async def test_calls_that_wait_while_the_server_is_restarted_are_answered_and_run_once(
+    start: Start, claim: str
+) -> None:
+    with start(durability="always") as server:
+        async with await Unit.connect("FE", server.url) as frontend:
+            asking = [asyncio.create_task(frontend.request(b"%d" % n, ttl=30, timeout=60)) for n in range(50)]
+            while server.call("DBSIZE") < 50:
+                await asyncio.sleep(0.01)
+            async with pair(server.url, group="G", claim=claim, concurrency=2) as (_, _, ran):
+                await asking[0]
+                server.kill()
+                server.start()
+                assert await asyncio.gather(*asking) == [b"%d" % n for n in range(50)]
+                assert len(ran) == len(set(ran)) == 50
+
+
+async def test_flags_that_others_have_set_are_kept(start: Start) -> None:
+    with start(options=["--notify-keyspace-events", "Exg"]) as server:
         async with pair(server.url) as (frontend, _, _):
             assert await frontend.request(b"x") == b"x"
         assert set(server.call("CONFIG", "GET", "notify-keyspace-events")[1].decode()) >= set("ExgK$")
 
 
-async def test_without_events_and_without_the_right_to_set_them_the_keys_are_polled() -> None:
-    with valkey() as server:
+async def test_without_events_and_without_the_right_to_set_them_the_keys_are_polled(start: Start) -> None:
+    with start() as server:
         server.call("ACL", "SETUSER", "weak", "on", ">pw", "~MUF/*", "&*", "+@all", "-config")
         url = server.url.replace("unix://", "unix://weak:pw@")
         async with pair(url) as (frontend, backend, _):
@@ -107,9 +136,9 @@ async def test_without_events_and_without_the_right_to_set_them_the_keys_are_pol
 
 
 @asynccontextmanager
-async def least_rights() -> AsyncIterator[tuple[Server, Unit, Unit]]:
+async def least_rights(start: Start) -> AsyncIterator[tuple[Server, Unit, Unit]]:
     """A server whose flags are set, a frontend and a backend with only the rights that the note needs."""
-    with valkey(options=["--notify-keyspace-events", "K$"]) as server:
+    with start(options=["--notify-keyspace-events", "K$"]) as server:
         common = ["on", ">pw", "+get", "+set", "+psubscribe", "+punsubscribe", "+hello", "+auth", "+ping", "+client"]
         server.call(
             "ACL",
@@ -139,8 +168,8 @@ async def least_rights() -> AsyncIterator[tuple[Server, Unit, Unit]]:
             yield server, frontend, backend
 
 
-async def test_users_with_only_the_rights_that_the_note_needs(caplog: pytest.LogCaptureFixture) -> None:
-    async with least_rights() as (server, frontend, backend):
+async def test_users_with_only_the_rights_that_the_note_needs(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    async with least_rights(start) as (server, frontend, backend):
         assert await frontend.request(b"x") == b"x"
         assert not frontend.statistics.polls, "an event that comes proves that events come"
         assert not backend.statistics.polls
@@ -153,9 +182,9 @@ async def test_users_with_only_the_rights_that_the_note_needs(caplog: pytest.Log
     assert caplog.text.count("are not looked for") == 1, "what is not allowed is said once, not at each attempt"
 
 
-async def test_the_asker_with_the_least_rights_is_not_troubled_by_a_connection_that_breaks() -> None:
+async def test_the_asker_with_the_least_rights_is_not_troubled_by_a_connection_that_breaks(start: Start) -> None:
     """It may not read what it wrote, so it can't see whether the request got through."""
-    async with least_rights() as (server, frontend, backend):
+    async with least_rights(start) as (server, frontend, backend):
         await backend.close()
         assert isinstance(frontend.store, Store)
         asking = asyncio.create_task(frontend.request(b"x", id="1", timeout=20))
@@ -170,6 +199,7 @@ async def test_the_asker_with_the_least_rights_is_not_troubled_by_a_connection_t
 
 
 async def test_a_backend_that_stops_while_the_store_is_away_stops_all_the_same(
+    start: Start,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mpreg.apps.muf.backend.FAREWELL_S", 0.1)
@@ -179,7 +209,7 @@ async def test_a_backend_that_stops_while_the_store_is_away_stops_all_the_same(
         started.set()
         await asyncio.Event().wait()
 
-    with valkey() as server:
+    with start() as server:
         unit = await Unit.connect("BE", server.url)
         unit.on_request(concurrency=3)(never)
         await unit.ready()
@@ -190,8 +220,8 @@ async def test_a_backend_that_stops_while_the_store_is_away_stops_all_the_same(
             await unit.close(0)
 
 
-async def test_an_answer_waits_for_a_server_that_is_full() -> None:
-    with valkey() as server:
+async def test_an_answer_waits_for_a_server_that_is_full(start: Start) -> None:
+    with start() as server:
         full = asyncio.Event()
 
         async def fill(request: Request) -> bytes:
@@ -208,8 +238,8 @@ async def test_an_answer_waits_for_a_server_that_is_full() -> None:
             assert await until_set(store, "MUF/FE/RES/1") == b"answer"
 
 
-async def test_a_user_who_may_not_write_is_told_so() -> None:
-    with valkey() as server:
+async def test_a_user_who_may_not_write_is_told_so(start: Start) -> None:
+    with start() as server:
         server.call("ACL", "SETUSER", "reader", "on", ">pw", "%R~*", "&*", "+@all")
         url = server.url.replace("unix://", "unix://reader:pw@")
         async with await Unit.connect("FE", url) as frontend:
@@ -218,8 +248,8 @@ async def test_a_user_who_may_not_write_is_told_so() -> None:
             assert refused.value.code == "STORE_NOT_PERMITTED"
 
 
-async def test_a_full_server_refuses_the_request_at_once() -> None:
-    with valkey() as server:
+async def test_a_full_server_refuses_the_request_at_once(start: Start) -> None:
+    with start() as server:
         async with await Unit.connect("FE", server.url) as frontend:
             with pytest.raises(MufTimeout):
                 await frontend.request(b"x", timeout=0.01)
@@ -229,91 +259,13 @@ async def test_a_full_server_refuses_the_request_at_once() -> None:
             assert refused.value.code == "STORE_OUT_OF_MEMORY"
 
 
-async def test_in_another_database_only_its_own_events_count() -> None:
-    with valkey() as server:
+async def test_in_another_database_only_its_own_events_count(start: Start) -> None:
+    with start() as server:
         url = server.url + "?db=5"
         async with pair(url) as (frontend, _, ran):
             server.call("SET", "MUF/FE/REQ/other-database", "x", "EX", 10)
             assert await frontend.request(b"x", id="mine") == b"x"
             assert ran == ["mine"]
-
-
-# --- processes that stop and die --------------------------------------------------------------------------------------
-
-WORKER = """
-import asyncio, sys
-from mpreg.apps.muf import Unit
-
-async def main(url, name, claim):
-    unit = await Unit.connect(name, url)
-
-    @unit.on_request(group="G", claim=claim, lease_s=0.6, concurrency=4)
-    async def work(request):
-        await unit.store.command("RPUSH", "ran", f"{request.id}:{name}")
-        if request.raw == b"hang" and name == "DOOMED":
-            await asyncio.Event().wait()
-        return name.encode()
-
-    await unit.ready()
-    print("ready", flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-@contextmanager
-def worker(url: str, name: str, claim: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", WORKER, url, name, claim], stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            yield process
-        finally:
-            os.kill(process.pid, signal.SIGCONT)
-            process.kill()
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with valkey() as started:
-        yield started
-
-
-async def test_the_holder_of_a_lease_is_killed_and_another_finishes_the_request(server: Server) -> None:
-    async with await connect(server.url) as store:
-        with worker(server.url, "DOOMED", "lease") as doomed:
-            await store.command("SET", "MUF/FE/REQ/1", "hang", "EX", 30)
-            await until_set(store, "MUF/G/KEEP/claim.FE.1")
-            with worker(server.url, "OTHER", "lease"):
-                doomed.kill()
-                assert await until_set(store, "MUF/FE/RES/1") == b"OTHER"
-        assert await store.command("LRANGE", "ran", 0, -1) == [b"1:DOOMED", b"1:OTHER"]
-
-
-async def test_the_holder_of_a_claim_is_killed_and_nobody_runs_the_request_twice(server: Server) -> None:
-    async with await connect(server.url) as store, await Unit.connect("FE", server.url) as frontend:
-        with worker(server.url, "DOOMED", "once") as doomed:
-            asking = asyncio.create_task(frontend.request(b"hang", id="1", ttl=1, timeout=1.5))
-            await until_set(store, "MUF/G/KEEP/claim.FE.1")
-            with worker(server.url, "OTHER", "once"):
-                doomed.kill()
-                with pytest.raises(MufTimeout):
-                    await asking
-        assert await store.command("LRANGE", "ran", 0, -1) == [b"1:DOOMED"]
-
-
-async def test_a_stopped_backend_never_runs_a_request_that_expired_meanwhile(server: Server) -> None:
-    async with await connect(server.url) as store:
-        with worker(server.url, "STOPPED", "once") as stopped:
-            os.kill(stopped.pid, signal.SIGSTOP)
-            await store.command("SET", "MUF/FE/REQ/old", "x", "PX", 200)
-            while await store.command("EXISTS", "MUF/FE/REQ/old"):
-                await asyncio.sleep(0.02)
-            os.kill(stopped.pid, signal.SIGCONT)
-            await store.command("SET", "MUF/FE/REQ/new", "x", "EX", 10)
-            assert await until_set(store, "MUF/FE/RES/new") == b"STOPPED"
-        assert await store.command("LRANGE", "ran", 0, -1) == [b"new:STOPPED"]
 
 
 async def test_a_lease_is_renewed_while_its_handler_runs(unit: Units, store: Store) -> None:
@@ -351,10 +303,20 @@ async def test_no_key_is_left_that_the_note_does_not_allow(store_servers: StoreS
 
 
 @pytest.mark.slow
-async def test_the_same_on_redis_7() -> None:
-    with redis7() as server:
-        async with pair(server.url, group="G", claim="lease") as (frontend, _, ran):
-            assert await asyncio.gather(*(frontend.request(b"%d" % n) for n in range(200))) == [
-                b"%d" % n for n in range(200)
-            ]
-            assert len(ran) == 200
+async def test_a_cluster_whose_primaries_change_loses_no_call_and_runs_none_twice() -> None:
+    """R-M11: a replica that takes over has flags of its own, and events come from it from then on."""
+    with cluster(primaries=3, replicas=1) as nodes:
+        async with pair(nodes.url, group="G", concurrency=64) as (frontend, _, ran):
+
+            async def ask(n: int) -> bytes:
+                return bytes(await frontend.request(b"%d" % n, id=f"call-{n}", ttl=30, timeout=60))
+
+            answers: list[bytes] = []
+            for first in range(0, 600, 50):
+                asking = asyncio.gather(*(ask(n) for n in range(first, first + 50)))
+                if first in (100, 300):
+                    await asyncio.to_thread(nodes.fail_over, 12_000 if first == 100 else 100)
+                answers += await asking
+            assert answers == [b"%d" % n for n in range(600)]
+            assert sorted(ran) == sorted(f"call-{n}" for n in range(600))
+            assert not frontend.statistics.polls
