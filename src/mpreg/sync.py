@@ -16,6 +16,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from mpreg import client as asynchronous
 from mpreg.client import ClientSettings, CommandBuilder, command
+from mpreg.client.cache_sync import Cache
 from mpreg.client.connecting import DEFAULT_URL
 from mpreg.client.sources import Target
 from mpreg.client.subscription import BUFFER_MAX, OnFull, OnSlow
@@ -24,7 +25,7 @@ from mpreg.loop_thread import LoopThread
 from mpreg.transport import TlsFiles
 from mpreg.wire.received import Message
 
-__all__ = ["Client", "Subscription", "command", "connect"]
+__all__ = ["Cache", "Client", "Subscription", "command", "connect"]
 
 T = TypeVar("T")
 
@@ -184,6 +185,10 @@ class Client:
     def reply(self, message: Message[Any], payload: Any, *, headers: Mapping[str, Any] | None = None) -> None:
         """Answer a question. `ValueError` if the message is none."""
         self._loop.run(self._client.reply(message, payload, headers=headers))
+
+    def cache(self, namespace: str, *, near: int = 0, version: str = "v1") -> Cache:
+        """The cache of the cluster, one namespace of it."""
+        return Cache(self._loop.run, self._client.cache(namespace, near=near, version=version))
 
     @property
     def is_connected(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,9 @@ from mpreg.sync import command
 class Served:
     """A node in a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
         self.url = ""
+        self.settings = settings or Settings(ws="off", tcp=0, store="off", grace_s=0)
         self.cancelled = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
@@ -27,7 +29,7 @@ class Served:
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
 
     async def _serve(self) -> None:
-        node = Node("sync", Settings(ws="off", tcp=0, store="off", grace_s=0))
+        node = Node("sync", self.settings)
 
         @node.function
         async def add(a: int, b: int) -> int:
@@ -180,3 +182,32 @@ def test_what_is_wrong_with_a_topic_is_raised_here(served: Served) -> None:
             client.publish("a.*", 1)
         with pytest.raises(PubSubError, match="PUBSUB_INVALID_PATTERN"):
             client.subscribe("a..b")
+
+
+def test_the_cache_waited_for(tmp_path: Path) -> None:
+    settings = Settings(ws="off", tcp=0, data_dir=str(tmp_path), durability="memory", grace_s=0)
+    with Served(settings) as served, mpreg.sync.connect(served.url) as client:
+        cache = client.cache("sync.test")
+        cache.put("a", [1, 2], ttl=60, tags=["t"])
+        assert cache.get("a") == [1, 2]
+        assert cache.get_many(["a", "b"]) == {"a": [1, 2]}
+        assert cache.incr("n", 2) == 2
+        assert cache.compare_and_swap("n", 2, 5)
+        assert cache.set("s").add("x", "y") == 2
+        assert cache.map("m").set({"a.b": 1}) == 1
+        assert {each["identifier"] for each in cache.keys("*")} == {"a", "n", "s", "m"}
+        calls: list[int] = []
+
+        @cache.memoize(ttl=60)
+        def double(x: int) -> int:
+            calls.append(x)
+            return 2 * x
+
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(double, [4] * 20)) == [8] * 20
+        assert calls == [4]
+        assert double.forget(4)
+        pages = list(cache.backup())
+        assert cache.clear() == 4
+        assert cache.restore(pages[0]) == (4, 0)
+        assert cache.get("missing", "default") == "default"

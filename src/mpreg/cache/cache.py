@@ -35,6 +35,15 @@ FLUSH_S = 5.0
 LEASE_MS = 5_000
 
 
+class Keeping(msgspec.Struct, frozen=True):
+    """How a computed value is kept; 0: no such time."""
+
+    ttl_ms: int
+    stale_ms: int
+    negative_ttl_ms: int
+    tags: tuple[str, ...]
+
+
 class Cache:
     def __init__(
         self,
@@ -118,12 +127,17 @@ class Cache:
         *,
         ttl_s: float | None = None,
         stale_s: float | None = None,
+        negative_ttl_s: float | None = None,
         tags: tuple[str, ...] = (),
-        depends_on: tuple[str, ...] = (),
-        caches: Callable[[Any], bool] = lambda value: True,
     ) -> Any:
-        """The value, computed once in the cluster however many ask (R-C7). A value that `caches` denies is returned,
-        not kept. When the store is gone it is computed."""
+        """The value, computed once in the cluster however many ask (R-C7). None is kept only for `negative_ttl_s`. When
+        the store is gone, it is computed and not kept."""
+        how = Keeping(
+            ttl_ms(ttl_s, self.settings, "ttl"),
+            ttl_ms(stale_s, self.settings, "stale"),
+            ttl_ms(negative_ttl_s, self.settings, "negative_ttl"),
+            tags,
+        )
         key = key_bytes(cache_key(namespace, identifier))
         before = time.perf_counter()
         entry = self.levels.at_once(key)
@@ -143,7 +157,7 @@ class Cache:
                     self.analytics.looked_up(namespace, None, time.perf_counter() - before, 0)
 
                     async def refresh() -> Any:
-                        return await self._compute(key, leased.lease, compute, ttl_s, stale_s, tags, depends_on, caches)
+                        return await self._compute(key, leased.lease, compute, how)
 
                     if entry is None:
                         return await refresh()
@@ -152,35 +166,24 @@ class Cache:
         self.analytics.looked_up(namespace, "L1", time.perf_counter() - before, entry.cost_ms)
         return value_out(entry.value)
 
-    async def _compute(
-        self,
-        key: bytes,
-        lease: str,
-        compute: Callable[[], Awaitable[Any]],
-        ttl_s: float | None,
-        stale_s: float | None,
-        tags: tuple[str, ...],
-        depends_on: tuple[str, ...],
-        caches: Callable[[Any], bool],
-    ) -> Any:
+    async def _compute(self, key: bytes, lease: str, compute: Callable[[], Awaitable[Any]], how: Keeping) -> Any:
         begun = time.perf_counter()
         try:
             value = await while_renewed(lambda: self.level.renew(key, lease, LEASE_MS), LEASE_MS, compute)
         except BaseException:
             self.levels.spawn(self.level.release(key, lease))
             raise
-        if not caches(value):
+        if value is None and not how.negative_ttl_ms:
             self.levels.spawn(self.level.release(key, lease))
             return value
         with contextlib.suppress(CacheError):  # deleted meanwhile, or not to be stored: the caller has it all the same
             await self.levels.put(
                 key,
-                packed(msgspec.to_builtins(value), self.settings, "$.value"),
-                ttl_ms=ttl_ms(ttl_s, self.settings, "ttl"),
-                stale_ms=ttl_ms(stale_s, self.settings, "stale"),
+                packed(msgspec.to_builtins(value, builtin_types=(bytes,)), self.settings, "$.value"),
+                ttl_ms=how.ttl_ms if value is not None else how.negative_ttl_ms,
+                stale_ms=how.stale_ms if value is not None else 0,
                 cost_ms=(time.perf_counter() - begun) * 1000,
-                tags=tags,
-                dependencies=depends_on,
+                tags=how.tags,
                 lease=lease,
             )
         return value

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("schema", "Print the JSON Schema of all messages, or an AsyncAPI document"),
     "doctor": ("doctor", "Check what a node needs, and say what to do"),
     "bench": ("bench", "Measure a node"),
+    "cache": ("cache", "Look at cached values, and change them"),
     "muf": ("muf", "Requests and replies as plain Redis keys"),
     "keys": ("keys", "Look at, check and keep declared keys of any Valkey or Redis"),
     "cluster": ("cluster", "The nodes of a cluster, what they share, and what becomes of them"),

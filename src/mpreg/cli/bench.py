@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from mpreg.cli.bench_cache import cache
 from mpreg.cli.bench_pubsub import pubsub
 from mpreg.cli.node_options import connecting, json_option, node_options, run, write_json
 
@@ -23,6 +24,7 @@ def bench() -> None:
 
 
 bench.add_command(pubsub)
+bench.add_command(cache)
 
 
 @bench.command()

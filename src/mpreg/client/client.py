@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar, overload
 
 from msgspec import UNSET, Raw, UnsetType
 
+from mpreg.client.cache import Cache
+from mpreg.client.caches import Caches
 from mpreg.client.calls import Call
 from mpreg.client.commands import CommandBuilder, assemble, single
 from mpreg.client.connection import Handler
@@ -58,6 +60,8 @@ class Client:
         self.queues = Queues(self, self._exchange, settings.encoding, settings.timeout_s)
         """All queues, and what is sent to them again and again."""
         self.on_reconnected(self.queues.reconnected)
+        self._caches = Caches(self, self._exchange, settings.encoding, settings.timeout_s)
+        self.on_reconnected(self._caches.reconnected)
 
     async def start(self) -> None:
         """`connect` does this. Raises why no node can be reached."""
@@ -65,6 +69,7 @@ class Client:
 
     async def close(self) -> None:
         """Calls that are under way fail with `TRANSPORT_CLOSED`. Closing twice is fine."""
+        await self._caches.close()
         await self.queues.close()
         await self._pubsub.close()
         await self._upkeep.stop()
@@ -260,6 +265,13 @@ class Client:
         return await self.queues.schedule(
             cron, queue, payload, name=name, timezone=timezone, topic=topic, priority=priority, headers=headers
         )
+
+    # The cache.
+
+    def cache(self, namespace: str, *, near: int = 0, version: str = "v1") -> Cache:
+        """The cache of the cluster, one namespace of it. `near` is how many values this process may hold itself, as
+        long as its node tells when they change."""
+        return Cache(self._caches, namespace, near=near, version=version)
 
     # Other messages: what topics, queues and caches are built on.
 

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 import msgspec
 
 from mpreg.node.builtins import add_builtins
+from mpreg.node.caching import Cached, cached
 from mpreg.node.running import Running
 from mpreg.node.settings import Settings
 from mpreg.node.subscribers import handler_of
@@ -68,7 +69,13 @@ class Node:
 
     @overload
     def function(
-        self, /, *, name: str | None = None, locs: Iterable[str] = (), idempotent: bool = False
+        self,
+        /,
+        *,
+        name: str | None = None,
+        locs: Iterable[str] = (),
+        idempotent: bool = False,
+        cache: Cached | float | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def function(
@@ -79,11 +86,14 @@ class Node:
         name: str | None = None,
         locs: Iterable[str] = (),
         idempotent: bool = False,
+        cache: Cached | float | None = None,
     ) -> Any:
         """Offer a function, sync or async; arguments are checked against its type hints.
 
         `locs` are the resources that a caller may ask for; `idempotent` allows a call to be repeated elsewhere when
-        it is not known whether it ran. Raises `ValueError` for a name that is taken or can't be one.
+        it is not known whether it ran. With `cache`, a TTL in seconds or `Cached`, a result is kept in the cluster's
+        cache by the arguments, and computed once however many ask at the same time. Raises `ValueError` for a name
+        that is taken or can't be one.
         """
         if call is not None:
             self._registry.add(call)
@@ -91,11 +101,24 @@ class Node:
             return call
 
         def register(call: Callable[P, R]) -> Callable[P, R]:
-            self._registry.add(call, name, locs, idempotent)
+            self._registry.add(call if cache is None else self._cached(call, cache, name), name, locs, idempotent)
             self._tell_functions()
             return call
 
         return register
+
+    def _cached(self, call: Callable[..., Any], how: Cached | float, name: str | None) -> Callable[..., Any]:
+        how = how if isinstance(how, Cached) else Cached(ttl=float(how))
+        return cached(
+            call,
+            how,
+            name,
+            lambda: self._started().services.cache.cache,
+            self._in_thread,
+        )
+
+    async def _in_thread(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return await self._started().services.threads.submit(call, args, kwargs)
 
     def subscriber(
         self, *patterns: str, exact: bool = False, concurrency: int = 1, buffer: int | None = None
