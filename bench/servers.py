@@ -54,19 +54,39 @@ def wait_for_port(port: int, process: Process) -> None:
     raise TimeoutError(f"{process.name} does not listen after {START_S:g} s: {process.log_tail()}")
 
 
-def start_valkey(stack: contextlib.ExitStack, folder: Path) -> Server:
+def start_valkey(stack: contextlib.ExitStack, folder: Path, *options: str) -> Server:
     port, path = free_port(), str(folder / "valkey.sock")
     argv = [find_binary().path, "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, "--save", ""]
     argv += ["--dir", str(folder), "--client-output-buffer-limit", "pubsub 0 0 0", "--daemonize", "no"]
+    argv += options
     process = stack.enter_context(Process("valkey", argv))
     wait_for_port(port, process)
     return Server(f"redis://127.0.0.1:{port}", (process.session,), path)
+
+
+def start_valkey_everysec(stack: contextlib.ExitStack, folder: Path) -> Server:
+    return start_valkey(stack, folder, "--appendonly", "yes", "--appendfsync", "everysec")
+
+
+def start_valkey_always(stack: contextlib.ExitStack, folder: Path) -> Server:
+    return start_valkey(stack, folder, "--appendonly", "yes", "--appendfsync", "always")
 
 
 def start_nats(stack: contextlib.ExitStack, folder: Path) -> Server:
     port = free_port()
     argv = [shutil.which("nats-server") or "", "-a", "127.0.0.1", "-p", str(port)]
     process = stack.enter_context(Process("nats-server", argv, cwd=str(folder)))
+    wait_for_port(port, process)
+    return Server(f"nats://127.0.0.1:{port}", (process.session,))
+
+
+def start_jetstream(stack: contextlib.ExitStack, folder: Path) -> Server:
+    """With file storage that is synced every second, as Valkey's `everysec`; its default is every two minutes."""
+    port = free_port()
+    config = folder / "nats.conf"
+    config.write_text(f'jetstream {{ store_dir: "{folder}", sync_interval: 1s }}\n')
+    argv = [shutil.which("nats-server") or "", "-a", "127.0.0.1", "-p", str(port), "-c", str(config)]
+    process = stack.enter_context(Process("nats-jetstream", argv, cwd=str(folder)))
     wait_for_port(port, process)
     return Server(f"nats://127.0.0.1:{port}", (process.session,))
 
@@ -98,7 +118,14 @@ def start_rabbitmq(stack: contextlib.ExitStack, folder: Path) -> Server:
     return Server(f"amqp://guest:guest@127.0.0.1:{port}/", (process.session, mapping.session))
 
 
-STARTERS: Mapping[str, Starter] = {"valkey": start_valkey, "nats": start_nats, "rabbitmq": start_rabbitmq}
+STARTERS: Mapping[str, Starter] = {
+    "valkey": start_valkey,
+    "nats": start_nats,
+    "nats-jetstream": start_jetstream,
+    "rabbitmq": start_rabbitmq,
+    "valkey-everysec": start_valkey_everysec,
+    "valkey-always": start_valkey_always,
+}
 
 
 class Servers:

@@ -49,6 +49,17 @@ _FAMILIES: Final = {
 }
 
 
+SCHEDULES: Final = tuple(
+    family.key()
+    for family in (
+        QUEUES.zset("{{schedules}}:due", raw, about="Recurring sends by when they are due, ms.", protection="state"),
+        QUEUES.free_hash("{{schedules}}:definitions", raw, about="Recurring sends by name.", protection="state"),
+        QUEUES.free_hash("{{schedules}}:taken", raw, about="When those were due that a node is sending."),
+    )
+)
+"""The three keys of all recurring sends, which share one hash slot."""
+
+
 def keys_of(queue: str) -> tuple[bytes, ...]:
     """The twelve keys in the order in which the scripts expect them."""
     base = queue.removesuffix(DEAD)

@@ -29,3 +29,13 @@ REDRIVE = _verb("redrive")
 SUBSCRIBE = _verb("subscribe")
 UNSUBSCRIBE = _verb("unsubscribe")
 RENEW = _verb("renew")
+
+
+def _plain(name: str) -> Script:
+    return Script.of(Script.load("mpreg.queues", f"lua/{name}.lua").source, f"queues.{name}")
+
+
+SCHEDULE_PUT = _plain("schedule_put")
+SCHEDULE_TAKE = _plain("schedule_take")
+SCHEDULE_DONE = _plain("schedule_done")
+SCHEDULE_DELETE = _plain("schedule_delete")

@@ -17,6 +17,7 @@ from mpreg.queues.durability import durability_of
 from mpreg.queues.limits import QueueLimits
 from mpreg.queues.receiving import Receiving
 from mpreg.queues.requests import settings_in
+from mpreg.queues.schedules import Schedules
 from mpreg.queues.sends import Sends
 from mpreg.queues.state import Queue
 from mpreg.transport.session import Session
@@ -28,15 +29,23 @@ from mpreg.wire.queues import (
     CreateQueue,
     CreateQueueReply,
     DeleteQueue,
+    DeleteSchedule,
+    DeleteScheduleReply,
     ExtendVisibilities,
     ExtendVisibility,
+    ListedSchedules,
     ListQueues,
+    ListSchedules,
+    ListSchedulesReply,
     Peek,
     PurgeQueue,
     QueueCreated,
     QueueStatistics,
     ReceiveMessage,
     Redrive,
+    ScheduleDeleted,
+    ScheduleMessage,
+    ScheduleMessageReply,
     SendMessage,
     SendMessages,
     SubscribeQueue,
@@ -56,7 +65,8 @@ class QueueService:
         self._sends = Sends(self._desks, self._tasks, limits)
         self._acknowledgements = Acknowledgements(self._desks)
         self._receiving = Receiving(node_id, self._desks, self._tasks, limits)
-        self._renewing: asyncio.Task[None] | None = None
+        self._schedules = None if store is None else Schedules(store, self._sends.send)
+        self._running: list[asyncio.Task[None]] = []
         self.send = self._sends.send
         """For the node's own parts: as `send_message`."""
         self.closed: Callable[[Session], None] = self._receiving.closed
@@ -83,12 +93,16 @@ class QueueService:
             Peek: beside(self._of_queue, whole.peek),
             QueueStatistics: beside(self._of_queue, whole.statistics),
             ListQueues: beside(self._list_queues),
+            ScheduleMessage: beside(self._schedule_message),
+            DeleteSchedule: beside(self._delete_schedule),
+            ListSchedules: beside(self._list_schedules),
         }
 
     async def start(self) -> None:
         if self._store is not None:
             self._sends.durability = await durability_of(self._store)
-            self._renewing = asyncio.create_task(self._receiving.renew_all(), name="mpreg-queue-subscribers")
+            for name, work in (("subscribers", self._receiving.renew_all()), ("schedules", self._scheduled().run())):
+                self._running.append(asyncio.create_task(work, name=f"mpreg-queue-{name}"))
 
     async def _create_queue(self, session: Session, request: CreateQueue, encoding: Encoding) -> None:
         settings = settings_in(request.payload)
@@ -107,6 +121,26 @@ class QueueService:
         ask: Callable[[Queue, Any, Encoding], Awaitable[TypeMessage]],
     ) -> None:
         session.send(await ask(self._desks.queue(request.payload.queue_name), request, encoding), encoding)
+
+    # Recurring sends.
+
+    def _scheduled(self) -> Schedules:
+        self._desks.store()
+        assert self._schedules is not None
+        return self._schedules
+
+    async def _schedule_message(self, session: Session, request: ScheduleMessage, encoding: Encoding) -> None:
+        payload = await self._scheduled().put(request.payload, encoding)
+        session.send(ScheduleMessageReply(payload=payload, u=request.u), encoding)
+
+    async def _delete_schedule(self, session: Session, request: DeleteSchedule, encoding: Encoding) -> None:
+        name = request.payload.schedule_name
+        payload = ScheduleDeleted(name, await self._scheduled().delete(name))
+        session.send(DeleteScheduleReply(payload=payload, u=request.u), encoding)
+
+    async def _list_schedules(self, session: Session, request: ListSchedules, encoding: Encoding) -> None:
+        payload = ListedSchedules(*await self._scheduled().page(request.payload.after, encoding))
+        session.send(ListSchedulesReply(payload=payload, u=request.u), encoding)
 
     def report(self) -> dict[str, Any]:
         return {
@@ -127,9 +161,10 @@ class QueueService:
                     await desk.settling.drained()
 
     async def close(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.wait([self._renewing])
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
         for desk in self._desks:
             await desk.close()
         await self._tasks.close()

@@ -1,0 +1,68 @@
+"""Durable queues: one producer process, one consumer process (1 or 4 connections), 100-byte messages, both at the same
+time. `rate` is send + receive + acknowledge, from the first send to the last acknowledgement; `left` is what was not
+received. `1x1` has one send under way, `64x…` 64. What a crash may lose is in the peer's name: `everysec` the last
+second (JetStream syncs its files every second here), `always` nothing. The task queues run a task instead.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from bench.meters import Meter
+from bench.plan import Aim, Measured, Module, Peer
+from bench.runner import Context
+from bench.servers import NATS_SERVER, RABBITMQ_SERVER
+
+ROLES = "bench.roles.queue"
+
+PEERS = (
+    Peer("mpreg-everysec", ROLES, server="valkey-everysec", config={"peer": "mpreg"}),
+    Peer("mpreg-always", ROLES, server="valkey-always", config={"peer": "mpreg"}),
+    Peer("nats-jetstream", ROLES, (Module("nats"), NATS_SERVER), "nats-jetstream", {"peer": "jetstream"}),
+    Peer("redis-py-streams-pipelined", ROLES, (Module("redis"),), "valkey-everysec", {"peer": "streams"}),
+    Peer("aio-pika", ROLES, (Module("aio_pika"), RABBITMQ_SERVER), "rabbitmq", {"peer": "aio_pika"}),
+    Peer("taskiq-redis", ROLES, (Module("taskiq_redis"),), "valkey-everysec", {"peer": "taskiq"}),
+    Peer("dramatiq", ROLES, (Module("dramatiq"),), "valkey-everysec", {"peer": "dramatiq"}),
+    Peer("arq", ROLES, server="valkey-everysec", config={"peer": "arq"}, venv="arq"),
+)
+
+CASES = {"queue.1x1": (1, 1), "queue.64x1": (64, 1), "queue.64x4": (64, 4)}
+
+AIMS = tuple(
+    aim
+    for case in ("queue.64x1", "queue.64x4")
+    for aim in (
+        Aim(case, "rate", "mpreg-everysec", "nats-jetstream", at_least=2.5),
+        Aim(case, "rate", "mpreg-everysec", "redis-py-streams-pipelined", at_least=1),
+        *(Aim(case, "rate", "mpreg-everysec", peer, at_least=20) for peer in ("taskiq-redis", "dramatiq", "arq")),
+    )
+)
+
+
+def trial(peer: Peer, context: Context) -> dict[str, Measured]:
+    server = context.server(peer)
+    assert server is not None
+    measured: dict[str, Measured] = {}
+    for case, (in_flight, consumers) in CASES.items():
+        if not context.options.wants_case(case):
+            continue
+        config = {**peer.config, "url": server.url, "socket": server.socket_path, "name": case.replace(".", "-")}
+        with ExitStack() as stack:
+            broker = stack.enter_context(context.role(f"{ROLES}:broker", config, venv=peer.venv))
+            config |= broker.ready
+            consumer = stack.enter_context(
+                context.role(f"{ROLES}:consume", {**config, "consumers": consumers}, venv=peer.venv)
+            )
+            producer = stack.enter_context(context.role(f"{ROLES}:produce", config, venv=peer.venv))
+            sessions = {"producer": producer.session, "consumer": consumer.session, "node": broker.session}
+            with Meter({**sessions, "server": server.sessions[0]}) as meter:
+                sent = producer.ask({"in_flight": in_flight, "secs": context.secs}, timeout_s=60 + 10 * context.secs)
+                got = consumer.ask({"expect": sent["count"]}, timeout_s=120)
+        took_s = max(1e-9, (got["last"] - sent["start"]) / 1e9)
+        figures = {
+            "rate": (got["count"] / took_s, "msgs/s"),
+            "sent": (sent["rate"], "msgs/s"),
+            "left": (float(sent["count"] - got["count"]), "msgs"),
+        }
+        measured[case] = Measured(figures, meter.cpu)
+    return measured
