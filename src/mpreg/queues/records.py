@@ -22,6 +22,9 @@ OUTCOMES: Final[dict[bytes, Outcome]] = {
 }
 
 
+_DIGITS_MAX: Final = 16
+
+
 class Packed(msgspec.Struct, frozen=True, gc=False):
     """A message on its way to `send.lua`."""
 
@@ -93,9 +96,12 @@ class Cast(msgspec.Struct, frozen=True):
 
 def split_receipt(receipt: str) -> tuple[str, int, int]:
     """Id within the queue, number of the delivery, and the how manieth of this message it is."""
-    id_, *numbers = receipt.rsplit("/", 2)
-    if len(numbers) == 2 and all(number.isascii() and number.isdigit() and len(number) < 16 for number in numbers):
-        return id_, int(numbers[0]), int(numbers[1])
+    try:
+        id_, number, deliveries = receipt.rsplit("/", 2)
+        if len(number) < _DIGITS_MAX and len(deliveries) < _DIGITS_MAX and (found := int(number)) > 0:
+            return id_, found, int(deliveries)
+    except ValueError:
+        pass
     return "", 0, 0
 
 

@@ -50,18 +50,20 @@ local function choose(subscriber, patterns, most)
     local lane = lanes[best]
     if not lane.members then
       lane.members, lane.at = first_of(lane.name, fifo and 1 or most - #chosen), 1
+      lane.order, lane.id = read_member(lane.name, assert(lane.members[1], 'an active lane is empty'))
     end
-    local member = lane.members[lane.at]
-    assert(member, 'an active lane is empty')
-    local order, id = read_member(lane.name, member)
-    chosen[#chosen + 1] = {lane = lane.name, id = id, order = order, member = member}
-    lane.at = lane.at + 1
-    local following = lane.members[lane.at]
-    if following then
-      lane.order = read_member(lane.name, following)
-    else
-      table.remove(lanes, best)
-    end
+    local alone = #lanes == 1
+    repeat
+      local at = lane.at
+      chosen[#chosen + 1] = {lane = lane.name, id = lane.id, order = lane.order, member = lane.members[at]}
+      lane.at = at + 1
+      local following = lane.members[at + 1]
+      if following then
+        lane.order, lane.id = read_member(lane.name, following)
+      else
+        table.remove(lanes, best)
+      end
+    until not following or not alone or #chosen == most
   end
   return chosen
 end
