@@ -1,7 +1,8 @@
 """Durable queues: one producer process, one consumer process (1 or 4 connections), 100-byte messages, both at the same
 time. `rate` is send + receive + acknowledge, from the first send to the last acknowledgement; `left` is what was not
 received. `1x1` has one send under way, `64x…` 64. What a crash may lose is in the peer's name: `everysec` the last
-second, `always` nothing; JetStream syncs its files every two minutes, which is its default. The task queues run a task instead.
+second, `always` nothing; JetStream syncs its files every two minutes, which is its default. The task queues run a task
+instead.
 """
 
 from __future__ import annotations

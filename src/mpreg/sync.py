@@ -18,11 +18,13 @@ from mpreg import client as asynchronous
 from mpreg.client import ClientSettings, CommandBuilder, command
 from mpreg.client.cache_sync import Cache
 from mpreg.client.connecting import DEFAULT_URL
+from mpreg.client.queue_sync import SyncQueue
 from mpreg.client.sources import Target
 from mpreg.client.subscription import BUFFER_MAX, OnFull, OnSlow
 from mpreg.errors import TimedOut, TransportError
 from mpreg.loop_thread import LoopThread
 from mpreg.transport import TlsFiles
+from mpreg.wire.queues import Scheduled
 from mpreg.wire.received import Message
 
 __all__ = ["Cache", "Client", "Subscription", "command", "connect"]
@@ -189,6 +191,14 @@ class Client:
     def cache(self, namespace: str, *, near: int = 0, version: str = "v1") -> Cache:
         """The cache of the cluster, one namespace of it."""
         return Cache(self._loop.run, self._client.cache(namespace, near=near, version=version))
+
+    def queue(self, name: str) -> SyncQueue:
+        """A queue by its name; it need not exist yet."""
+        return SyncQueue(self._loop, self._client.queue(name))
+
+    def schedule(self, cron: str, queue: str, payload: Any, **how: Any) -> Scheduled:
+        """As `Client.schedule`."""
+        return self._loop.run(self._client.schedule(cron, queue, payload, **how))
 
     @property
     def is_connected(self) -> bool:

@@ -166,10 +166,16 @@ class Receiving(Generic[T]):
                 task.add_done_callback(running.discard)
                 task.add_done_callback(lambda _: room.release())
         finally:
-            await self.stop_taking()
-            if running:
-                await asyncio.wait(running)
-            await self.close()
+            try:
+                await self.stop_taking()
+                if running:
+                    await asyncio.wait(running)
+            finally:
+                for task in running:
+                    task.cancel()  # only if this was cancelled twice
+                if running:
+                    await asyncio.wait(running)
+                await self.close()
 
     async def next(self) -> Message[T]:
         """The next message. Raises why none will come."""

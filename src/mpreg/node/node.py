@@ -148,6 +148,35 @@ class Node:
         `PUBSUB_INVALID_TOPIC` or `PUBSUB_UNENCODABLE_PAYLOAD`, and `RuntimeError` if the node does not run."""
         self._started().services.pubsub.publish(topic, payload, headers=headers, reply_to=reply_to)
 
+    def worker(
+        self,
+        queue: str,
+        *,
+        topics: str | Iterable[str] = "#",
+        concurrency: int = 8,
+        visibility: float | None = None,
+        create: Mapping[str, Any] | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Hand the messages of a queue to a function, sync or async, up to `concurrency` at a time.
+
+        Its one argument is the message (`mpreg.client.Message`), or only the payload if its hint is of another type.
+        When it returns, the message is acknowledged; when it raises, the message is tried again later, and after
+        `max_retries` a dead letter. Its lease is kept while it runs. `create` are settings with which the queue is made
+        if it is not there; otherwise the worker waits until there is one. Raises `ValueError` for a function that takes
+        something else.
+        """
+
+        def register(call: Callable[P, R]) -> Callable[P, R]:
+            from mpreg.node.queue_workers import Worker
+
+            patterns = (topics,) if isinstance(topics, str) else tuple(topics)
+            self.beside(
+                Worker(self, call, queue, patterns, concurrency, visibility, None if create is None else dict(create))
+            )
+            return call
+
+        return register
+
     def beside(self, part: AbstractAsyncContextManager[Any]) -> None:
         """Something that lives as long as the node: entered once it can be reached, left before it takes leave."""
         self._beside.append(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mpreg.pubsub import Handler, parse_pattern
 from mpreg.rpc.registry import Function
@@ -29,27 +29,42 @@ def handler_of(
     if not patterns:
         raise ValueError(f"{name}: a subscriber needs at least one pattern")
     parsed = dict.fromkeys(parse_pattern(pattern, exact=exact) for pattern in patterns)
-    function = Function(name, call, frozenset(), False)
-    hint = _first_hint(name, function.signature)
-    is_message = hint is Any or hint is Message or typing.get_origin(hint) is Message
-    payload = next(iter(typing.get_args(hint)), Any) if is_message else hint
+    taken = taken_by(name, call, Message)
     return Handler(
         name=name,
         patterns=tuple(levels for levels in parsed if levels is not None),
         call=call,
-        is_async=function.is_async,
-        payload_type=payload,
-        takes_message=is_message,
+        is_async=taken.is_async,
+        payload_type=taken.payload_type,
+        takes_message=taken.takes_message,
         concurrency=concurrency,
         buffer_max=buffer_max,
     )
+
+
+class Taken(NamedTuple):
+    """What a function takes of a message."""
+
+    is_async: bool
+    takes_message: bool
+    """Not only its payload."""
+    payload_type: Any
+
+
+def taken_by(name: str, call: Callable[..., Any], message_type: Any) -> Taken:
+    """By its hints. Raises `ValueError` for a function that can't take a message."""
+    function = Function(name, call, frozenset(), False)
+    hint = _first_hint(name, function.signature)
+    is_message = hint is Any or hint is message_type or typing.get_origin(hint) is message_type
+    payload = next(iter(typing.get_args(hint)), Any) if is_message else hint
+    return Taken(function.is_async, is_message, payload)
 
 
 def _first_hint(name: str, signature: Signature) -> Any:
     taken = [each for each in signature.parameters.values() if each.kind in _POSITIONAL]
     needed = [each for each in signature.parameters.values() if _is_needed(each)]
     if not taken or len(needed) > 1 or (needed and needed[0] is not taken[0]):
-        raise ValueError(f"{name}: a subscriber takes one argument, the message or its payload")
+        raise ValueError(f"{name}: it takes one argument, the message or its payload")
     first = taken[0]
     hint = signature.types[first.name]
     if hint is Any and first.annotation not in (Parameter.empty, Any, "Any", "typing.Any"):
