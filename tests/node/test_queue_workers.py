@@ -53,7 +53,7 @@ async def test_a_sync_worker_runs_in_a_thread_and_may_take_the_message(store_ser
         seen.append((message.topic, threading.current_thread() is threading.main_thread()))
 
     async with node, connect(node) as client:
-        await settled(client.queue("jobs"), lambda stats: stats.subscribers == 1)
+        await client.queue("jobs").create()
         await client.queue("jobs").send({"n": 1}, topic="t")
         await settled(client.queue("jobs"), lambda stats: stats.messages_acknowledged == 1)
     assert seen == [("t", False)]

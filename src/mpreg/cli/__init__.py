@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "keys": ("keys", "Look at, check and keep declared keys of any Valkey or Redis"),
     "cluster": ("cluster", "The nodes of a cluster, what they share, and what becomes of them"),
     "lock": ("lock", "Run a command under a lock; look at a lock, or break it"),
+    "queue": ("queue", "Make queues, send and receive, and look after them"),
 }
 
 

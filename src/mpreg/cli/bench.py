@@ -10,6 +10,7 @@ import rich_click as click
 
 from mpreg.cli.bench_cache import cache
 from mpreg.cli.bench_pubsub import pubsub
+from mpreg.cli.bench_queue import queue
 from mpreg.cli.node_options import connecting, json_option, node_options, run, write_json
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ WARM_UP = 200
 @click.group()
 def bench() -> None:
     """Measure a node, from this process."""
+
+
+bench.add_command(queue)
 
 
 bench.add_command(pubsub)
