@@ -10,7 +10,10 @@ from mpreg import Settings
 
 
 def test_queues_from_a_script(store_servers: StoreServers) -> None:
-    with Served(Settings(ws="off", tcp=0, store=store_servers.url, grace_s=0)) as served, mpreg.sync.connect(served.url) as client:
+    with (
+        Served(Settings(ws="off", tcp=0, store=store_servers.url, grace_s=0)) as served,
+        mpreg.sync.connect(served.url) as client,
+    ):
         queue = client.queue("sync-orders")
         assert queue.create(max_retries=0)
         assert queue.send({"n": 1}, topic="a").durability == "memory"
