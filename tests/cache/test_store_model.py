@@ -109,7 +109,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(identifier=identifiers, value=values, ahead=st.sampled_from([-1000, 0, 1000]))
     def copy_of_a_version(self, identifier: str, value: Any, ahead: int) -> None:
-        version = self.versions.get(identifier, 10**15) + ahead
+        version = (self.versions.get(identifier) or 10**15) + ahead
         work = self.level.put(self.key(identifier), pack(value), version=version)
         if self.is_refused(identifier, "value", work):
             return

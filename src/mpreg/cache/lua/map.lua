@@ -1,5 +1,5 @@
 -- A map within maps is kept flat: `user NUL name` is a field of the hash. That `user` is a map is said by the field
--- `user NUL`, which holds how many fields it has itself, so an empty map is one too.
+-- `user NUL`, so an empty map is one too.
 local NUL = '\0'
 local there = present('hash')
 if there == nil then
@@ -24,15 +24,10 @@ local function blocked(path)
   return false
 end
 
--- One field more or less in the map above; one that is not there yet is made, and counts in the one above it.
-local function count(path, by)
+-- The maps above are there from now on.
+local function open_above(path)
   local above = parent(path)
-  while above do
-    local is_new = redis.call('HEXISTS', KEY, above .. NUL) == 0
-    redis.call('HINCRBY', KEY, above .. NUL, by)
-    if not is_new or by < 0 then
-      return
-    end
+  while above and redis.call('HSETNX', KEY, above .. NUL, '') == 1 do
     above = parent(above)
   end
 end
@@ -109,7 +104,7 @@ if VERB == 'set_field' or VERB == 'increment_field' then
     local was_there
     if what == 'm' then
       was_there = drop(path)
-      redis.call('HSET', KEY, path .. NUL, 0)
+      redis.call('HSET', KEY, path .. NUL, '')
     else
       was_there = redis.call('HEXISTS', KEY, path) == 1
       if not was_there and redis.call('HEXISTS', KEY, path .. NUL) == 1 then
@@ -119,7 +114,7 @@ if VERB == 'set_field' or VERB == 'increment_field' then
     end
     if not was_there then
       changed = changed + 1
-      count(path, 1)
+      open_above(path)
     end
   end
   settle()
@@ -138,7 +133,6 @@ elseif VERB == 'remove_fields' then
   for n = FIRST, #ARGV do
     if drop(ARGV[n]) then
       changed = changed + 1
-      count(ARGV[n], -1)
     end
   end
   settle()
