@@ -144,7 +144,12 @@ class Backup:
             cache_key("any", each.identifier, each.version, path=_PATH)
             check_labels(each.tags, _PATH)
             check_labels(each.dependencies, _PATH)
-            if each.ttl_ms < 0 or not 0 <= each.written < 2**53 or not each.items or (each.kind == "value" and len(each.items) != 1):
+            if (
+                each.ttl_ms < 0
+                or not 0 <= each.written < 2**53
+                or not each.items
+                or (each.kind == "value" and len(each.items) != 1)
+            ):
                 raise invalid(_PATH, f"{each.identifier!r:.60}: not a record of a backup")
         return saved
 
