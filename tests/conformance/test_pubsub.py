@@ -523,6 +523,29 @@ def test_a_payload_of_20_mb_is_refused(plain: Raw) -> None:
     plain.assert_closed()
 
 
+def test_who_does_not_read_loses_the_oldest_if_it_asks_for_that(plain: Raw, dial: Dial) -> None:
+    """R-P5; nobody else waits for it, and it is as good a subscriber as before."""
+    name, count = new_name(), 30_000
+    slow, quick = dial("tcp", "msgpack"), dial("tcp", "msgpack")
+    subscribe(slow, f"{name}.#", on_slow="drop_oldest", batch=True)
+    subscribe(quick, f"{name}.end")
+    for start in range(0, count, 1_000):
+        messages = [{"topic": f"{name}.x", "payload": [n, "x" * 1_000]} for n in range(start, start + 1_000)]
+        plain.send({"role": "pubsub-publish", "messages": messages})
+    publish(plain, f"{name}.end", ["end"])
+    assert payloads(quick, 1) == [["end"]]
+    got: list[Any] = []
+    while not got or got[-1] != "end":
+        got += [message["payload"][0] for message in notification(slow)["messages"]]
+    numbers = got[:-1]
+    assert numbers == sorted(numbers)
+    assert numbers[0] == 0
+    assert numbers[-1] == count - 1
+    assert len(numbers) < count, "the oldest of what waited are missing"
+    publish(plain, f"{name}.x", ["after"])
+    assert notification(slow)["messages"][0]["payload"] == ["after"]
+
+
 def test_the_statistics_are_those_of_the_note(plain: Raw) -> None:
     name = new_name()
     subscribe(plain, f"{name}.*.x")
