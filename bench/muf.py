@@ -6,8 +6,12 @@ catch-up, errors or more than one frontend. The task queues answer the same ques
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bench.plan import Aim, Measured, Module, Peer
-from bench.runner import Context
+
+if TYPE_CHECKING:
+    from bench.runner import Context  # which imports MPREG; arq's environment has none
 
 DATA = b"x" * 64
 

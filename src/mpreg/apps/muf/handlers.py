@@ -31,7 +31,7 @@ def handler_of(call: Callable[[Request], Any], threads: Threads) -> Handle:
         await finish(request, await threads.submit(in_time, (call, request), {}))
 
     async def finish(request: Request, result: Any) -> None:
-        if inspect.isawaitable(result):
+        if type(result) is not bytes and inspect.isawaitable(result):  # which takes longer than all the rest here
             result = await result
         if not request.answered.is_set():
             await request.reply(b"" if result is None else result)

@@ -28,7 +28,7 @@ class Ttls(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(seconds: object, what: str = "ttl") -> float:
     """Seconds over 0, or a `ValueError`: what the store would refuse, or would take for something else."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise ValueError(f"{what}: seconds as int or float are expected, not {seconds!r}")
     if not 0.001 <= seconds <= TTL_S_MAX:  # NaN neither
         raise ValueError(f"{what}: from 0.001 to {TTL_S_MAX} seconds are expected")
