@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 PACKAGES = (
-    *("store", "rpc", "pubsub", "queues", "cache", "cluster", "federation"),
+    # Not `cluster`: its module `keys` is about the state that nodes share, none of which is in the store.
+    *("store", "rpc", "pubsub", "queues", "cache", "federation"),
     *("apps.muf", "apps.poppo", "apps.broker", "apps.matchmaker"),
 )
 

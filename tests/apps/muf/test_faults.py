@@ -182,6 +182,20 @@ async def test_users_with_only_the_rights_that_the_note_needs(start: Start, capl
     assert caplog.text.count("are not looked for") == 1, "what is not allowed is said once, not at each attempt"
 
 
+async def test_one_who_may_try_knows_from_the_start_that_events_come(start: Start) -> None:
+    """Without CONFIG, as on many managed servers; the rights are those that the guide names."""
+    with start(options=["--notify-keyspace-events", "K$"]) as server:
+        rights = "+get +set +psubscribe +punsubscribe +subscribe +unsubscribe +expire +del +hello +auth +ping +client"
+        keys = "%R~MUF/*/REQ/* %W~MUF/*/RES/* %W~MUF/*/ERR/* ~MUF/BE/KEEP/.probe:*"
+        channels = "&__keyspace@0__:MUF/*/REQ/* &__keyspace@0__:MUF/BE/KEEP/.probe:*"
+        server.call("ACL", "SETUSER", "be", "on", ">pw", *rights.split(), *keys.split(), *channels.split())
+        async with await Unit.connect("BE", server.url.replace("unix://", "unix://be:pw@")) as backend:
+            backend.on_request(lambda request: request.raw)
+            await backend.ready()
+            assert not backend.statistics.polls
+            assert [key for key in server.call("KEYS", "*") if not key.startswith(b"MUF/")] == []
+
+
 async def test_the_asker_with_the_least_rights_is_not_troubled_by_a_connection_that_breaks(start: Start) -> None:
     """It may not read what it wrote, so it can't see whether the request got through."""
     async with least_rights(start) as (server, frontend, backend):

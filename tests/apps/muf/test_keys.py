@@ -1,5 +1,10 @@
+import asyncio
+import subprocess
+import sys
+
 import pytest
 from tests.apps.muf.conftest import Units
+from tests.store.servers import StoreServers
 
 from mpreg.apps.muf.keys import MUF
 from mpreg.apps.muf.names import Name, Status
@@ -31,3 +36,12 @@ async def test_what_units_write_has_nothing_to_complain_about(unit: Units, store
             assert left_s > 0 or match.declaration.name == "keep"
             assert match.declaration.ttl is not None
             assert left_s <= match.declaration.ttl.longest_s
+
+
+@pytest.mark.anyio
+async def test_mpreg_keys_knows_them_without_being_told(store: Store, store_servers: StoreServers) -> None:
+    await store.command("SET", "MUF/FE/REQ/1", "x", "EX", 10)
+    command = [sys.executable, "-m", "mpreg", "keys", "--store", store_servers.url, "ls", "--json"]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "MUF/{unit:word}/REQ/{id:word}" in done.stdout
