@@ -57,7 +57,8 @@ class Broadcasts:
                 if name == said:
                     continue
                 if item.size > left and (members or state):
-                    continue
+                    left = 0  # looking for a smaller one would mean looking at all
+                    break
                 left -= item.size
                 taken.append(name)
                 if isinstance(item.news, MembershipUpdate):

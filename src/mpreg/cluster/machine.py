@@ -19,7 +19,7 @@ from mpreg.cluster.anti_entropy import AntiEntropyRounds
 from mpreg.cluster.ballots import Ballots
 from mpreg.cluster.core import Core
 from mpreg.cluster.dialling import Dialling
-from mpreg.cluster.effects import Effect, HealthHeard, NodeState, WakeAt
+from mpreg.cluster.effects import Effect, HealthHeard, NodeChanged, NodeState, WakeAt
 from mpreg.cluster.intake import Reason, fault_of_node
 from mpreg.cluster.keys import CONFIG_PREFIX, Keys
 from mpreg.cluster.membership import Membership
@@ -115,6 +115,11 @@ class Machine:
         return self._core.awareness.score
 
     @property
+    def known(self) -> int:
+        """How many nodes this one knows, itself and the dead among them."""
+        return len(self._core.members) + 1
+
+    @property
     def waiting_news(self) -> int:
         return len(self._core.broadcasts)
 
@@ -169,8 +174,9 @@ class Machine:
             ("housekeeping", HOUSEKEEPING_S),
         ):
             core.timers.set((name, ""), core.now + interval * core.random.random())
-        for node_id in core.members.live:
-            core.timers.set(("dial", node_id), core.now + settings.redial_s * core.random.random())
+        for record in core.members:
+            core.effect(NodeChanged(record.node, "alive"))
+            core.timers.set(("dial", record.node.node_id), core.now + settings.redial_s * core.random.random())
 
     def _notice_pause(self) -> None:
         """A process that was stopped, or a loop that was blocked, has missed answers that may be waiting: what was due

@@ -42,13 +42,16 @@ class Membership:
     def hear(self, update: MembershipUpdate, from_node: str) -> None:
         """What another node says of a member, or of this node."""
         core = self._core
+        record = from_update(update)
+        known = core.members.get(update.node.node_id)
+        if known is not None and record.state != SUSPECT and record.rank <= known.rank:
+            return  # most of what a node hears it has heard before
         fault = fault_of_node(update.node, core.me.cluster_id)
         if fault is None and not (math.isfinite(update.timestamp) and is_node_id(update.source_node)):
             fault = "node"
         if fault is not None:
             core.intake.drop(fault)
             return
-        record = from_update(update)
         if update.node.node_id == core.me.node_id:
             self._about_me(record, from_node)
         else:
@@ -249,7 +252,11 @@ class Membership:
         """A suspicion of this node, or a record of a former run of it, is answered with a higher incarnation."""
         core = self._core
         mine = core.my_record()
-        if core.leaving or record.rank <= mine.rank or record.node.incarnation >= INCARNATION_MAX:
+        if core.leaving or record.node.incarnation >= INCARNATION_MAX:
+            return
+        if record.rank <= mine.rank:
+            if not record.is_live or record.state == SUSPECT or not same_run(record.node, core.me):
+                self._repeat(from_node)
             return
         if same_run(record.node, core.me):
             if record.state in (SUSPECT, DEAD):
@@ -258,7 +265,11 @@ class Membership:
             return
         core.become(msgspec.structs.replace(core.me, incarnation=record.node.incarnation + 1))
         self._namesakes.outbid(record.node, core.me.incarnation)
-        answer = to_update(core.my_record())
-        core.broadcasts.add(answer)
-        if from_node in core.links:
-            core.send(from_node, "membership_update", answer)
+        core.broadcasts.add(to_update(core.my_record()))
+        self._repeat(from_node)
+
+    def _repeat(self, node_id: str) -> None:
+        """To one who holds against this node what it has contradicted: the answer must have got lost."""
+        core = self._core
+        if node_id in core.links:
+            core.send(node_id, "membership_update", to_update(core.my_record()))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from mpreg.cluster.effects import Effect, NodeChanged, StateChanged, WakeAt
 from mpreg.cluster.machine import Machine
 from mpreg.cluster.owned import owner_of
+
+KEYS_WAITING_MAX: Final = 1024
+"""Pieces of news about keys, in a simulation that does not write more of them."""
 
 
 class RuleBroken(AssertionError):
@@ -35,10 +39,9 @@ class Rules:
         _require(isinstance(last, WakeAt), "the last effect is no WakeAt")
         _require(machine.me.incarnation >= self._incarnation, "the own incarnation went back")
         self._incarnation = machine.me.incarnation
-        known = len(machine.members()) if machine.waiting_news > 64 else 0
         _require(
-            machine.waiting_news <= 64 or machine.waiting_news <= 2 * (known + 1) + len(self._shown) + 1024,
-            f"{machine.waiting_news} pieces of news wait in a cluster of {known + 1}",
+            machine.waiting_news <= 2 * machine.known + KEYS_WAITING_MAX,
+            f"{machine.waiting_news} pieces of news wait in a cluster of {machine.known}",
         )
 
     def _node_changed(self, change: NodeChanged) -> None:

@@ -97,7 +97,8 @@ class Simulation:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = itertools.count()
         self._runs = itertools.count(1)
-        self._links: dict[frozenset[str], _Link] = {}
+        self._links: dict[str, dict[str, _Link]] = {}
+        """The last link of each pair, from both sides."""
         self._blocked: dict[tuple[str, str], int] = {}
 
     # Nodes.
@@ -250,8 +251,13 @@ class Simulation:
         """Has every pair of running nodes a link?"""
         running = self.running()
         pairs = len(running) * (len(running) - 1) // 2
-        found = sum(1 for link in self._links.values() if link.open and link.a.running and link.b.running)
-        return found == pairs
+        found = sum(
+            1
+            for process in running
+            for link in self._links.get(process.node_id, {}).values()
+            if link.open and link.a.running and link.b.running
+        )
+        return found == 2 * pairs
 
     def changes(self, node_id: str) -> Iterator[tuple[float, NodeChanged]]:
         """What this node was told of others, with the time."""
@@ -300,7 +306,11 @@ class Simulation:
         return process
 
     def _links_of(self, process: Process) -> list[_Link]:
-        return [link for link in self._links.values() if link.open and process in (link.a, link.b)]
+        links = self._links.get(process.node_id, {}).values()
+        return [link for link in links if link.open and (process is link.a or process is link.b)]
+
+    def _link(self, a: str, b: str) -> _Link | None:
+        return self._links.get(a, {}).get(b)
 
     def _delay(self) -> float:
         return self.random.uniform(self.conditions.delay_min_s, self.conditions.delay_max_s)
@@ -373,8 +383,8 @@ class Simulation:
         process.sent += 1
         if self._count_bytes:
             process.sent_bytes += len(codec.encode(message, Encoding.MSGPACK))
-        link = self._links.get(frozenset((process.node_id, node_id)))
-        if link is None or not link.open or process not in (link.a, link.b):
+        link = self._link(process.node_id, node_id)
+        if link is None or not link.open or (process is not link.a and process is not link.b):
             return
         conditions = self.conditions
         if conditions.loss and self.random.random() < conditions.loss:
@@ -406,7 +416,7 @@ class Simulation:
             return
         if (process.node_id, node_id) in self._blocked or (node_id, process.node_id) in self._blocked:
             return
-        link = self._links.get(frozenset((process.node_id, node_id)))
+        link = self._link(process.node_id, node_id)
         if link is not None and link.open and {link.a, link.b} == {process, other}:
             return
         if other.machine.refuses(process.machine.me) or process.machine.refuses(other.machine.me):
@@ -416,7 +426,9 @@ class Simulation:
         self._open(process, other)
 
     def _open(self, a: Process, b: Process) -> None:
-        self._links[frozenset((a.node_id, b.node_id))] = _Link(a, b)
+        link = _Link(a, b)
+        self._links.setdefault(a.node_id, {})[b.node_id] = link
+        self._links.setdefault(b.node_id, {})[a.node_id] = link
         self._step(a, events.Linked(b.machine.me))
         self._step(b, events.Linked(a.machine.me))
 
@@ -432,6 +444,6 @@ class Simulation:
 
     def _break_if_blocked(self, source: str, target: str) -> None:
         blocked = self._blocked.get((source, target))
-        link = self._links.get(frozenset((source, target)))
+        link = self._link(source, target)
         if blocked is not None and link is not None and link.open:
             self._close(link, "no answer to pings")
