@@ -305,3 +305,28 @@ async def nothing_left(nodes: Any) -> bool:
         assert services.rpc._open == {}
         assert len(services.deadlines) == 0
     return True
+
+
+async def test_a_client_learns_where_the_other_nodes_are_and_goes_on_there() -> None:
+    from mpreg.client import connect
+
+    async with cluster(node("a"), with_functions("b", "f")) as nodes:
+        a, b = nodes.by_name["a"], nodes.by_name["b"]
+        async with connect(a.listeners["tcp"], discover_s=0.01) as client:
+            await until(lambda: any(getattr(each, "url", "") == b.listeners["tcp"] for each in client._upkeep._sources))
+            await a.stop(0)
+            assert await client.call("f") == ["b", None]
+            assert client.url == b.listeners["tcp"]
+
+
+async def test_a_function_that_comes_while_the_node_runs_is_known_to_all() -> None:
+    async with cluster(node("a"), node("b")) as nodes:
+        client = await nodes.client(nodes.by_name["a"])
+
+        @nodes.by_name["b"].function
+        def later() -> str:
+            return "here"
+
+        placement = nodes.by_name["a"]._started().services.in_cluster().placement
+        await until(lambda: placement.offers.has("later"))
+        assert await client.call("later") == "here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, overload
@@ -13,6 +14,7 @@ from mpreg.client.caches import Caches
 from mpreg.client.calls import Call
 from mpreg.client.commands import CommandBuilder, assemble, single
 from mpreg.client.connection import Handler
+from mpreg.client.discovery import discover
 from mpreg.client.exchange import Exchange
 from mpreg.client.pubsub import PubSub
 from mpreg.client.queue import Queue
@@ -50,6 +52,7 @@ class Client:
         self.settings = settings
         self._exchange = Exchange(settings)
         self._upkeep = Upkeep(sources, self._exchange, settings)
+        self._discovering: asyncio.Task[None] | None = None
         self._next_u = itertools.count(1).__next__
         self._encoding = settings.encoding
         self._encode = codec.encode_json if settings.encoding is Encoding.JSON else codec.encode_msgpack
@@ -66,10 +69,17 @@ class Client:
     async def start(self) -> None:
         """`connect` does this. Raises why no node can be reached."""
         await self._upkeep.start()
+        if self.settings.discover_s and self._upkeep.schemes:
+            discovering = discover(self._ask_nodes, self._upkeep.schemes, self.settings.discover_s, self._upkeep.learn)
+            self._discovering = asyncio.create_task(discovering, name="mpreg-discovery")
 
     async def close(self) -> None:
         """Calls that are under way fail with `TRANSPORT_CLOSED`. Closing twice is fine."""
         await self._caches.close()
+        discovering, self._discovering = self._discovering, None
+        if discovering is not None:
+            discovering.cancel()
+            await asyncio.wait([discovering])
         await self.queues.close()
         await self._pubsub.close()
         await self._upkeep.stop()
@@ -305,6 +315,9 @@ class Client:
     def on_reconnected(self, tell: Callable[[], Awaitable[None]]) -> None:
         """What to do after the connection was lost and is there again, maybe to another node."""
         self._upkeep.on_reconnected.append(tell)
+
+    async def _ask_nodes(self) -> list[dict[str, Any]]:
+        return await self.call("mpreg.nodes", result_type=list[dict[str, Any]])
 
     # How things are.
 

@@ -29,14 +29,18 @@ class Address:
     def __init__(
         self, url: str, settings: ClientSettings, tls: TlsFiles | None, headers: Mapping[str, str] | None
     ) -> None:
-        self._url = url
+        self.url = url
         self._settings = settings
         self._tls = tls
         self._headers = headers
 
+    def at(self, url: str) -> Address:
+        """The same for another node."""
+        return Address(url, self._settings, self._tls, self._headers)
+
     async def dial(self, accept: Accept) -> Link:
         return await dial(
-            self._url,
+            self.url,
             accept,
             limits=self._settings.limits,
             tls=self._tls,

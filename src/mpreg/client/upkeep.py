@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from mpreg.client.connection import Connection
 from mpreg.client.exchange import Exchange
 from mpreg.client.settings import ClientSettings
-from mpreg.client.sources import Source
+from mpreg.client.sources import Address, Source
 from mpreg.errors import MpregError
 from mpreg.transport import Backoff, Link
 
@@ -29,12 +29,28 @@ Reconnected = Callable[[], Awaitable[None]]
 class Upkeep:
     def __init__(self, sources: Sequence[Source], exchange: Exchange, settings: ClientSettings) -> None:
         self._sources = list(sources)
+        self._given = [source for source in sources if isinstance(source, Address)]
         self._exchange = exchange
         self._patience_s = settings.patience_s
         self._backoff = Backoff(max_s=PAUSE_S_MAX)
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self.on_reconnected: list[Reconnected] = []
+
+    @property
+    def schemes(self) -> set[str]:
+        """Of the addresses that the program gave."""
+        return {source.url.partition(":")[0] for source in self._given}
+
+    def learn(self, urls: Sequence[str]) -> None:
+        """These, besides those that the program gave, are where a node may be. The order of attempts stays."""
+        given = {source.url for source in self._given}
+        wanted = {url: None for url in urls if url not in given}
+        kept = [
+            each for each in self._sources if not isinstance(each, Address) or each.url in given or each.url in wanted
+        ]
+        known = {each.url for each in kept if isinstance(each, Address)}
+        self._sources = kept + [self._given[0].at(url) for url in wanted if url not in known]
 
     async def start(self) -> None:
         """Returns when there is a connection. Raises why there is none, and leaves nothing behind then."""
@@ -83,7 +99,8 @@ class Upkeep:
 
     async def _try_all(self) -> Connection:
         """Every source once. Raises what the last one said."""
-        for number in range(len(self._sources)):
+        tries = len(self._sources)
+        for number in range(tries):
             source = self._sources.pop(0)
             self._sources.append(source)
             connections: list[Connection] = []
@@ -95,7 +112,7 @@ class Upkeep:
             try:
                 await source.dial(accept)
             except MpregError:
-                if number == len(self._sources) - 1:
+                if number == tries - 1:
                     raise
             else:
                 return connections[0]

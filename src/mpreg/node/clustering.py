@@ -61,6 +61,7 @@ class Clustering:
         self._threads = threads
         self._rpc: RpcService | None = None
         self._listener: Listener | None = None
+        self._client_urls: list[str] = []
         self._pubsub: PubSubService | None = None
         self._across: Across | None = None
         self._suspects: set[str] = set()
@@ -105,6 +106,9 @@ class Clustering:
             limits, share = self.cluster.options.limits, settings.reuse_port
             self._listener = await listen(url, self.cluster.accept, limits=limits, share=share)
             urls["cluster"] = self._listener.url
+        advertised = self.cluster.options.advertise
+        self._client_urls = list(advertised or (_reachable(urls[name]) for name in ADVERTISED[1:] if name in urls))
+        self.cluster.options.meta["clients"] = " ".join(self._client_urls)
         await self.cluster.listening(tuple(_reachable(urls[name]) for name in ADVERTISED if name in urls))
 
     async def drain(self, grace_s: float) -> None:
@@ -134,6 +138,7 @@ class Clustering:
         links = self.cluster.links
         me = {**own, "state": "alive", "self": True, "cluster": self._settings.cluster}
         me["advertised_urls"] = self.cluster.machine.me.advertised_urls
+        me["client_urls"] = self._client_urls
         found = [me]
         for node_id, member in sorted(self.cluster.machine.members().items()):
             health = self.cluster.health.get(node_id)
@@ -145,6 +150,7 @@ class Clustering:
                     "state": member.state,
                     "linked": node_id in links.nodes,
                     "advertised_urls": member.node.advertised_urls,
+                    "client_urls": member.node.meta.get("clients", "").split(),
                     "run": member.node.run_id,
                     "started": member.node.started,
                     "incarnation": member.node.incarnation,
