@@ -25,7 +25,8 @@ from mpreg.node.dispatch import Dispatch
 from mpreg.node.settings import Settings
 from mpreg.pubsub import Across, PubSubService
 from mpreg.rpc import ClusterPlacement, LocalFunction, LocalPlacement, Registry, RemoteCalls, RpcService, Threads
-from mpreg.rpc.remote import NotStarted
+from mpreg.rpc.offers import Offered
+from mpreg.rpc.remote import RemoteFunction
 from mpreg.transport import Listener, TlsFiles, listen
 from mpreg.transport.session import Session
 from mpreg.transport.url import parse, url_of
@@ -34,7 +35,7 @@ from mpreg.wire.encoding import Encoding
 from mpreg.wire.error import ErrorResponse, to_exception
 from mpreg.wire.gossip import NodeHealth, NodeInfo
 from mpreg.wire.lifecycle import Offer
-from mpreg.wire.rpc import InternalAnswer, InternalRpc, RpcCancel
+from mpreg.wire.rpc import Command, InternalAnswer, InternalRpc, RpcCancel
 
 OWN_FUNCTIONS: Final = "mpreg.node.functions"
 """What each node tells of its own functions; `mpreg.functions` asks all of them."""
@@ -189,14 +190,10 @@ class Clustering:
 
     async def _functions_of(self, node: NodeLink) -> list[dict[str, Any]]:
         """Nothing of a node that does not answer in time."""
-        no = msgspec.UNSET
-        with contextlib.suppress(MpregError, NotStarted, TimeoutError):
-            u, answer = self.calls.send(node, OWN_FUNCTIONS, no, no, (), Encoding.MSGPACK, ASK_S)
-            try:
-                async with asyncio.timeout(ASK_S):
-                    raw = await answer
-            finally:
-                self.calls.cancel(node, u)
+        asking = RemoteFunction(self.calls, Offered(node, frozenset(), False), lambda *_: None)
+        with contextlib.suppress(MpregError, TimeoutError):
+            async with asyncio.timeout(ASK_S):
+                raw = await asking.call(Command("", OWN_FUNCTIONS), Encoding.MSGPACK, ASK_S)
             return msgspec.msgpack.decode(raw, type=list[dict[str, Any]])
         return []
 
@@ -215,7 +212,7 @@ class Clustering:
 
     def _health(self) -> NodeHealth:
         assert self._rpc is not None
-        running = len(self._rpc) + self._threads.busy
+        running = self._rpc.running
         share = round(running / self._settings.rpc.own_requests_max, 2)
         return NodeHealth(load=share, calls=running, draining=self._rpc.is_draining)
 
@@ -257,7 +254,7 @@ class Clustering:
 
     def _on_error(self, node: NodeLink, message: ErrorResponse, encoding: Encoding) -> None:
         if isinstance(message.u, str):
-            self.calls.failed(node, message.u, to_exception(message.error))
+            self.calls.refused(node, message.u, to_exception(message.error))
 
     # Placement.
 
@@ -273,7 +270,7 @@ class Clustering:
         if function.waits:
             return self._threads.is_free
         assert self._rpc is not None
-        return len(self._rpc) < self._settings.rpc.own_requests_max
+        return self._rpc.running < self._settings.rpc.own_requests_max
 
 
 async def shared_store(settings: Settings) -> str:

@@ -45,11 +45,11 @@ class ClusterPlacement:
             if own is not None:
                 return own
             raise self._not_found(fun, locs)
-        return RemoteFunction(self._calls, chosen, lambda tried: self._choose(fun, locs, tried))
+        return RemoteFunction(self._calls, chosen, self._choose)
 
     def _choose(self, fun: str, locs: Sequence[str], tried: Sequence[Session]) -> Offered[Session] | None:
         """Of two random ones. One that leaves only if there is no other: its functions still run, maybe."""
-        found = self.offers.find(fun, locs)
+        found = self.offers.find(fun, tuple(locs))
         if tried:
             found = [offered for offered in found if offered.node not in tried]
         if len(found) > 1:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
 
 N = TypeVar("N")
+
+FOUND_MAX: Final = 10_000
+"""Answers that are remembered."""
 
 
 class Offered(NamedTuple, Generic[N]):
@@ -20,6 +23,7 @@ class Offers(Generic[N]):
     def __init__(self) -> None:
         self._by_name: dict[str, list[Offered[N]]] = {}
         self._names: dict[N, tuple[str, ...]] = {}
+        self._found: dict[tuple[str, tuple[str, ...]], list[Offered[N]]] = {}
 
     def __len__(self) -> int:
         """Nodes."""
@@ -28,9 +32,10 @@ class Offers(Generic[N]):
     def __iter__(self) -> Iterator[N]:
         return iter(self._names)
 
-    def set(self, node: N, offers: Iterable[tuple[str, Sequence[str], bool]]) -> None:
+    def set(self, node: N, offers: Iterable[tuple[str, tuple[str, ...], bool]]) -> None:
         """All that the node has: name, resources, idempotent."""
         self.remove(node)
+        self._found.clear()
         names: dict[str, None] = {}
         for name, locs, idempotent in offers:
             names[name] = None
@@ -38,6 +43,7 @@ class Offers(Generic[N]):
         self._names[node] = tuple(names)
 
     def remove(self, node: N) -> None:
+        self._found.clear()
         for name in self._names.pop(node, ()):
             left = [offered for offered in self._by_name[name] if offered.node != node]
             if left:
@@ -49,10 +55,15 @@ class Offers(Generic[N]):
         """With whatever resources."""
         return name in self._by_name
 
-    def find(self, name: str, locs: Sequence[str]) -> list[Offered[N]]:
-        """Who has it with all these resources; each node once."""
-        all_offers = self._by_name.get(name, [])
-        if not locs:
-            return list({offered.node: offered for offered in all_offers}.values())
-        wanted = frozenset(locs)
-        return list({offered.node: offered for offered in all_offers if wanted <= offered.locs}.values())
+    def find(self, name: str, locs: tuple[str, ...]) -> list[Offered[N]]:
+        """Who has it with all these resources; each node once. The answer is remembered, so it must stay as it is."""
+        found = self._found.get((name, locs))
+        if found is None:
+            if len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            wanted = frozenset(locs)
+            offers = self._by_name.get(name, [])
+            found = list({offered.node: offered for offered in offers if wanted <= offered.locs}.values())
+            if found:
+                self._found[name, locs] = found
+        return found

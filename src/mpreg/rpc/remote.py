@@ -36,13 +36,16 @@ class NotStarted(Exception):
         self.error = error
 
 
+Done = Callable[[Raw | None, MpregError | None], None]
+"""A result, or why there is none."""
+
+
 class RemoteCalls:
     """What this node has asked others, and waits for."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._next_u = itertools.count(1).__next__
-        self._open: dict[Session, dict[str, Future[Raw]]] = {}
+        self._open: dict[Session, dict[str, RemoteCall]] = {}
         self.sent = 0
         self.repeated = 0
         self.lost_calls = 0
@@ -54,30 +57,25 @@ class RemoteCalls:
         """How many this node waits for there."""
         return len(self._open.get(node, ()))
 
-    def send(
-        self,
-        node: Session,
-        fun: str,
-        args: Any,
-        kwargs: Any,
-        locs: tuple[str, ...],
-        encoding: Encoding,
-        timeout_s: float,
-    ) -> tuple[str, Future[Raw]]:
-        """Raises `NotStarted`."""
-        if node.closed:
+    def send(self, node: Session, call: RemoteCall, timeout_s: float) -> None:
+        """Raises `NotStarted`, or what speaks against any node."""
+        link = node.link
+        if link.closed:
             raise NotStarted(lost(node, None))
-        limits = node.link.limits
-        if node.link.waiting > limits.waiting_bytes_max // 2:
-            text = f"More than {limits.waiting_bytes_max // 2} bytes wait to be read by {node.link.url}"
-            raise NotStarted(ResourceError("RESOURCE_EXHAUSTED", text, limit=limits.waiting_bytes_max // 2))
-        u = str(self._next_u())
-        message = InternalRpc(u, fun, args, kwargs, locs=locs, timeout_ms=max(timeout_s * 1e3, 1e-3))
-        node.send(message, encoding)
-        future: Future[Raw] = self._loop.create_future()
-        self._open.setdefault(node, {})[u] = future
+        if link.waiting > link.limits.waiting_bytes_max // 2:
+            limit = link.limits.waiting_bytes_max // 2
+            text = f"More than {limit} bytes wait to be read by {link.url}"
+            raise NotStarted(ResourceError("RESOURCE_EXHAUSTED", text, limit=limit))
+        u = call.u = str(self._next_u())
+        timeout_ms = max(timeout_s * 1e3, 1e-3)
+        message = InternalRpc(u, call.fun, call.args, call.kwargs, locs=call.locs, timeout_ms=timeout_ms)
+        node.send(message, call.encoding)
+        mine = self._open.get(node)
+        if mine is None:
+            self._open[node] = {u: call}
+        else:
+            mine[u] = call
         self.sent += 1
-        return u, future
 
     def cancel(self, node: Session, u: str) -> None:
         """Nobody waits for it any more."""
@@ -86,87 +84,149 @@ class RemoteCalls:
 
     def answered(self, node: Session, message: InternalAnswer, encoding: Encoding) -> None:
         """`internal-answer`. One that nobody waits for is dropped."""
-        future = self._take(node, message.u)
-        if future is None or future.done():
+        call = self._take(node, message.u)
+        if call is None:
             return
         if message.error is None:
-            future.set_result(message.r)
+            call.done(message.r, None)
         else:
-            error = to_exception(message.error)
-            future.set_exception(error if message.started else NotStarted(error))
+            call.failed(to_exception(message.error), started=message.started is not False)
 
-    def failed(self, node: Session, u: str, error: MpregError) -> None:
+    def refused(self, node: Session, u: str, error: MpregError) -> None:
         """The node could not even read it."""
-        future = self._take(node, u)
-        if future is not None and not future.done():
-            future.set_exception(NotStarted(error))
+        call = self._take(node, u)
+        if call is not None:
+            call.failed(error, started=False)
 
     def lost(self, node: Session, error: MpregError | None) -> None:
         """The link is gone, or the node is dead: nobody will answer."""
-        for future in self._open.pop(node, {}).values():
-            if not future.done():
-                self.lost_calls += 1
-                future.set_exception(lost(node, error))
+        for call in self._open.pop(node, {}).values():
+            self.lost_calls += 1
+            call.failed(lost(node, error), started=True)
 
-    def _take(self, node: Session, u: str) -> Future[Raw] | None:
+    def _take(self, node: Session, u: str) -> RemoteCall | None:
         mine = self._open.get(node)
-        future = None if mine is None else mine.pop(u, None)
-        if mine is not None and not mine:
+        if mine is None:
+            return None
+        call = mine.pop(u, None)
+        if not mine:
             del self._open[node]
-        return future
+        return call
 
 
-class RemoteFunction:
-    """A `Provider` on other nodes. `choose` picks one of them, or none of those that are left."""
+Choose = Callable[[str, Sequence[str], Sequence[Session]], Offered[Session] | None]
+"""Of those that have the function with these resources, but for those that were tried."""
 
-    waits = True
+
+class RemoteCall:
+    """One command on its way; `done` is called once, unless it is cancelled before."""
+
+    __slots__ = (
+        "_calls",
+        "_choose",
+        "_deadline",
+        "_offered",
+        "_tried",
+        "args",
+        "done",
+        "encoding",
+        "fun",
+        "kwargs",
+        "locs",
+        "u",
+    )
 
     def __init__(
         self,
         calls: RemoteCalls,
         first: Offered[Session],
-        choose: Callable[[Sequence[Session]], Offered[Session] | None],
+        choose: Choose,
+        command: tuple[str, Any, Any, tuple[str, ...]],
+        encoding: Encoding,
+        timeout_s: float,
+        done: Done,
     ) -> None:
+        self.fun, self.args, self.kwargs, self.locs = command
+        self.encoding = encoding
+        self.done = done
+        self.u = ""
+        self._calls = calls
+        self._offered = first
+        self._choose = choose
+        self._deadline = monotonic() + timeout_s
+        self._tried: list[Session] = []
+
+    def start(self, timeout_s: float) -> None:
+        try:
+            self._calls.send(self._offered.node, self, timeout_s)
+        except NotStarted as refused:
+            self.failed(refused.error, started=False)
+        except MpregError as error:
+            self.done(None, error)
+
+    def failed(self, error: MpregError, *, started: bool) -> None:
+        """Another node has it next, if it surely did not start or may run twice (R-R5); else that is it."""
+        if not started or (self._offered.idempotent and error.code in _LOST):
+            self._tried.append(self._offered.node)
+            left_s = self._deadline - monotonic()
+            again = len(self._tried) < ATTEMPTS_MAX and left_s > 0
+            another = self._choose(self.fun, self.locs, self._tried) if again else None
+            if another is not None:
+                self._offered = another
+                self._calls.repeated += 1
+                self.start(left_s)
+                return
+        self.done(None, error)
+
+    def cancel(self) -> None:
+        self._calls.cancel(self._offered.node, self.u)
+
+
+class RemoteFunction:
+    """A `Provider` on other nodes; `first` is the one that is tried first."""
+
+    waits = True
+    __slots__ = ("_calls", "_choose", "_first")
+
+    def __init__(self, calls: RemoteCalls, first: Offered[Session], choose: Choose) -> None:
         self._calls = calls
         self._first = first
         self._choose = choose
 
+    def relay(self, command: Command, encoding: Encoding, timeout_s: float, done: Done) -> RemoteCall:
+        """The command as it came, without a task that waits; to be started."""
+        asked = (command.fun, command.args, command.kwargs, command.locs)
+        return RemoteCall(self._calls, self._first, self._choose, asked, encoding, timeout_s, done)
+
     def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Awaitable[Raw]:
-        return self._run(command.fun, command.args, command.kwargs, command.locs, encoding, timeout_s)
+        return self._wait((command.fun, command.args, command.kwargs, command.locs), encoding, timeout_s)
 
     def call_plain(
         self, command: Command, args: list[Any], kwargs: dict[str, Any], encoding: Encoding, timeout_s: float
     ) -> Awaitable[Raw]:
         raw_args = codec.encode_value(args, encoding) if args else UNSET
         raw_kwargs = codec.encode_value(kwargs, encoding) if kwargs else UNSET
-        return self._run(command.fun, raw_args, raw_kwargs, command.locs, encoding, timeout_s)
+        return self._wait((command.fun, raw_args, raw_kwargs, command.locs), encoding, timeout_s)
 
-    async def _run(
-        self, fun: str, args: Any, kwargs: Any, locs: tuple[str, ...], encoding: Encoding, timeout_s: float
-    ) -> Raw:
-        calls, offered, deadline = self._calls, self._first, monotonic() + timeout_s
-        tried: list[Session] = []
-        while True:
-            node = offered.node
-            u = ""
-            try:
-                u, answer = calls.send(node, fun, args, kwargs, locs, encoding, deadline - monotonic())
-                return await answer
-            except NotStarted as refused:
-                error = refused.error
-            except MpregError as failed:
-                if not (offered.idempotent and failed.code in _LOST):
-                    raise
-                error = failed
-            except asyncio.CancelledError:
-                calls.cancel(node, u)
-                raise
-            tried.append(node)
-            another = self._choose(tried) if len(tried) < ATTEMPTS_MAX else None
-            if another is None:
-                raise error
-            offered = another
-            calls.repeated += 1
+    async def _wait(self, command: tuple[str, Any, Any, tuple[str, ...]], encoding: Encoding, timeout_s: float) -> Raw:
+        future: Future[Raw] = asyncio.get_running_loop().create_future()
+
+        def done(result: Raw | None, error: MpregError | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                assert result is not None
+                future.set_result(result)
+
+        call = RemoteCall(self._calls, self._first, self._choose, command, encoding, timeout_s, done)
+        call.start(timeout_s)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
 
 
 def lost(node: Session, cause: MpregError | None) -> TransportError:

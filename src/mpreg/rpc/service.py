@@ -21,6 +21,7 @@ from mpreg.errors import MpregError, ProtocolError, ResourceError, RpcError, Tim
 from mpreg.rpc.execution import TEXT_LENGTH_MAX
 from mpreg.rpc.placement import Placement, Provider
 from mpreg.rpc.plan import Call, Plan, resolve
+from mpreg.rpc.remote import RemoteCall, RemoteFunction
 from mpreg.rpc.signature import plain_args, plain_kwargs
 from mpreg.rpc.starting import Starter
 from mpreg.rpc.statistics import RpcStatistics
@@ -69,7 +70,7 @@ class _Request:
         self.started = monotonic()
         self.is_answered = False
         self.deadline: Deadline | None = None  # together with `task`, once the request has to wait for something
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | RemoteCall | None = None
 
     def left_s(self) -> float:
         return self.timeout_s - (monotonic() - self.started)
@@ -90,11 +91,14 @@ class RpcService:
         self._starter = Starter(self._loop)
         self._open: dict[Session, dict[str, _Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._relays: set[_Request] = set()
+        """Those that only wait for another node."""
+        self._quiet: asyncio.Future[None] = self._loop.create_future()
         self._draining = False
 
     def __len__(self) -> int:
         """Requests whose function still runs, answered or not."""
-        return len(self._tasks)
+        return len(self._tasks) + len(self._relays)
 
     @property
     def is_draining(self) -> bool:
@@ -103,6 +107,11 @@ class RpcService:
     def in_cluster(self, own: Placement) -> None:
         """Other nodes pass commands on; they run here or not at all, as a command takes one hop within a cluster."""
         self._own = own
+
+    @property
+    def running(self) -> int:
+        """Requests whose function runs on this node."""
+        return len(self._tasks)
 
     # What the node calls.
 
@@ -118,11 +127,14 @@ class RpcService:
             self._send_error(session, encoding, RpcResponse, message.u, error, name)
             return
         request = _Request(session, message.u, encoding, timeout_s, RpcResponse)
+        if command is not None and provider.__class__ is RemoteFunction:
+            self._relay(request, command, provider, timeout_s)
+            return
         self._start(request, self._run(request, message, command, provider), provider)
 
     def internal(self, session: Session, message: InternalRpc, encoding: Encoding) -> None:
         """`internal-rpc`: a command that another node could not run itself."""
-        command = Command(message.name, message.command, message.args, message.kwargs, message.locs)
+        command = Command(message.name or "", message.command, message.args, message.kwargs, message.locs)
         try:
             timeout_s = self._admit(session, message.u, message.timeout_ms, self._limits.requests_max)
             assert self._own is not None, "only a node of a cluster has links to others"
@@ -136,6 +148,29 @@ class RpcService:
         if message.results:
             provider = _Resolving(provider, message.results)
         self._start(request, self._run(request, None, command, provider), provider)
+
+    def _relay(self, request: _Request, command: Command, provider: RemoteFunction, timeout_s: float) -> None:
+        """To another node, without a task that would only wait."""
+        call = provider.relay(command, request.encoding, timeout_s, partial(self._relayed, request, command.name))
+        request.task = call
+        self._relays.add(request)
+        mine = self._open.get(request.session)
+        if mine is None:
+            self._open[request.session] = {request.u: request}
+        else:
+            mine[request.u] = request
+        request.deadline = self._deadlines.add(timeout_s, partial(self._expire, request))
+        call.start(timeout_s)
+
+    def _relayed(self, request: _Request, command: str, result: Raw | None, error: MpregError | None) -> None:
+        self._relays.discard(request)
+        if error is not None:
+            self._fail(request, error, command or None)
+        else:
+            assert result is not None
+            self._succeed(request, result)
+        if self._draining and not self._relays and not self._quiet.done():
+            self._quiet.set_result(None)
 
     def _start(self, request: _Request, work: Coroutine[Any, Any, None], provider: Provider | None) -> None:
         session = request.session
@@ -163,13 +198,15 @@ class RpcService:
             if self._close(request):
                 self._statistics_of(request).failed_requests += 1
             assert request.task is not None
+            self._relays.discard(request)
             request.task.cancel()
 
     async def drain(self, grace_s: float) -> None:
         """Refuse new requests, let the running ones finish for `grace_s` seconds, then end them."""
         self._draining = True
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
+        runs: set[asyncio.Future[None]] = {*self._tasks, self._quiet} if self._relays else {*self._tasks}
+        if runs:
+            await asyncio.wait(runs, timeout=grace_s)
         for requests in list(self._open.values()):
             for request in list(requests.values()):
                 self._end(request, ResourceError("RESOURCE_SHUTTING_DOWN", "The node stopped", state_changed=None))
@@ -199,7 +236,7 @@ class RpcService:
                 raise ProtocolError("PROTOCOL_INVALID_MESSAGE", "A request with this `u` is under way", path="$.u")
             if len(mine) >= connection_max:
                 raise _exhausted("this connection", connection_max)
-        if len(self._tasks) >= self._limits.requests_max:
+        if len(self._tasks) + len(self._relays) >= self._limits.requests_max:
             raise _exhausted("this node", self._limits.requests_max)
         return timeout_ms / 1e3
 
@@ -280,6 +317,7 @@ class RpcService:
         """Before its function does."""
         self._fail(request, error)
         assert request.task is not None
+        self._relays.discard(request)
         request.task.cancel()
 
     def _close(self, request: _Request) -> bool:

@@ -53,12 +53,12 @@ class InternalRpc(RoleMessage, frozen=True, tag="internal-rpc"):
     command: str
     args: Raw | UnsetType = UNSET
     kwargs: Raw | UnsetType = UNSET
-    results: dict[str, Any] = msgspec.field(default_factory=dict)
+    results: dict[str, Any] | UnsetType = UNSET
     """Results of earlier commands of the request that the arguments refer to."""
     locs: tuple[str, ...] = ()
     timeout_ms: float | UnsetType = UNSET
     """What is left of the request's time."""
-    name: str = ""
+    name: str | UnsetType = UNSET
     """Of the command in its request, if its arguments refer to `results`."""
 
 
@@ -66,5 +66,5 @@ class InternalAnswer(RoleMessage, frozen=True, tag="internal-answer"):
     u: str
     r: Raw
     error: ErrorBody | None = None
-    started: bool = True
+    started: bool | UnsetType = UNSET
     """False: the command was refused before it began, so another node may have it (R-R5)."""
