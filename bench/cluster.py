@@ -1,9 +1,9 @@
 """A cluster of real processes: what a hop between nodes costs, and what workers bring.
 
 `direct` asks the node that has the function, `through` one that has to pass the call on; cases as in `rpc`.
-`one-node` and `across` publish to a subscriber at the same or at another node. `workers-1` and `workers-2` run a function
-that computes for 0.4 ms, called over 16 connections. On two cores a third process takes its time from the other two:
-`*_1core` shows the software.
+`one-node` and `across` publish to a subscriber at the same or at another node. `workers-1` and `workers-2` run
+a function that computes for 0.4 ms, called over 16 connections. On two cores a third process takes its time from the
+other two: `*_1core` shows the software.
 """
 
 from __future__ import annotations
