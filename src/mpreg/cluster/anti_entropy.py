@@ -15,12 +15,12 @@ import msgspec
 from mpreg.cluster import timing
 from mpreg.cluster.core import Core
 from mpreg.cluster.digests import PARTS, part_of
-from mpreg.cluster.keys import Keys
 from mpreg.cluster.membership import Membership
 from mpreg.cluster.record import Record
 from mpreg.cluster.record import to_update as member_update
 from mpreg.cluster.shared_state import Entry
 from mpreg.cluster.shared_state import to_update as state_update
+from mpreg.cluster.state_keys import StateKeys
 from mpreg.wire.gossip import AntiEntropy, MembershipUpdate, StateUpdate, Updates
 
 ITEMS_MAX: Final = 2000
@@ -36,7 +36,7 @@ _size = msgspec.msgpack.Encoder().encode
 
 
 class AntiEntropyRounds:
-    def __init__(self, core: Core, membership: Membership, keys: Keys) -> None:
+    def __init__(self, core: Core, membership: Membership, keys: StateKeys) -> None:
         self._core = core
         self._membership = membership
         self._keys = keys

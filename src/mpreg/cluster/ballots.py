@@ -14,9 +14,9 @@ import msgspec
 
 from mpreg.cluster.core import Core
 from mpreg.cluster.effects import Decided, Outcome
-from mpreg.cluster.keys import Keys
 from mpreg.cluster.record import LEFT
 from mpreg.cluster.shared_state import KEY_BYTES_MAX
+from mpreg.cluster.state_keys import StateKeys
 from mpreg.wire.gossip import ConsensusProposal, ConsensusVote
 
 OPEN_MAX: Final = 64
@@ -46,7 +46,7 @@ class _Cast(msgspec.Struct, frozen=True):
 
 
 class Ballots:
-    def __init__(self, core: Core, keys: Keys) -> None:
+    def __init__(self, core: Core, keys: StateKeys) -> None:
         self._core = core
         self._keys = keys
         self._open: dict[str, _Ballot] = {}

@@ -21,13 +21,13 @@ from mpreg.cluster.core import Core
 from mpreg.cluster.dialling import Dialling
 from mpreg.cluster.effects import Effect, HealthHeard, NodeChanged, NodeState, WakeAt
 from mpreg.cluster.intake import Reason, fault_of_node
-from mpreg.cluster.keys import CONFIG_PREFIX, Keys
 from mpreg.cluster.membership import Membership
 from mpreg.cluster.prober import Prober
 from mpreg.cluster.record import ALIVE, STATES, Record
 from mpreg.cluster.settings import LAN, ClusterSettings
 from mpreg.cluster.shared_state import Entry
 from mpreg.cluster.spreading import Spreading
+from mpreg.cluster.state_keys import CONFIG_PREFIX, StateKeys
 from mpreg.errors import ClusterError
 from mpreg.wire.gossip import (
     AntiEntropy,
@@ -74,7 +74,7 @@ class Machine:
             raise ClusterError("CLUSTER_INVALID_NODE", f"{me.node_id[:64]!r} can't be a node: its {fault or 'cluster'}")
         core = self._core = Core(me, settings, random or random_module.Random(me.run_id), epoch)
         self._membership = Membership(core)
-        self._keys = Keys(core)
+        self._keys = StateKeys(core)
         self._prober = Prober(core, self._membership)
         self._anti_entropy = AntiEntropyRounds(core, self._membership, self._keys)
         self._ballots = Ballots(core, self._keys)

@@ -28,7 +28,7 @@ CONFIG_PREFIX: Final = "config."
 """Keys of the cluster's configuration; their updates travel as `config_update`."""
 
 
-class Keys:
+class StateKeys:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._own: set[str] = set()
