@@ -14,6 +14,7 @@ ENTRY: Final = CACHE.string(
     "e:{namespace}:{version}:{identifier:path}",
     raw,
     name="entry",
+    also=("set", "list", "hash", "zset"),
     about="A value with its version, lease and times (a string), or a structure: a set, list, hash or sorted set.",
 )
 TAG: Final = CACHE.zset(

@@ -28,7 +28,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
     `protection`: tools that delete leave "lock" and "state" alone unless told otherwise by name; a lock never lacks
     a TTL. `counter`: a string that INCR changes. `entries_max`: a stream is cut to about so many entries.
-    `alias_of`: this key repeats what the named family holds under another name.
+    `alias_of`: this key repeats what the named family holds under another name. `also`: other types that such a key
+    may have; their contents are shown as they are.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     counter: bool = False
     entries_max: int | None = None
     alias_of: str | None = None
+    also: tuple[RedisType, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -91,6 +93,8 @@ def check(declaration: Declaration) -> None:
     keyed = declaration.type in ("hash", "stream")
     if declaration.type not in TYPES:
         raise invalid("type", f"{declaration.type!r:.40} is no type; there are {', '.join(TYPES)}")
+    if declaration.type in declaration.also or not set(declaration.also) <= set(TYPES):
+        raise invalid("also", f"other types than {declaration.type}, of {', '.join(TYPES)}")
     if declaration.protection not in PROTECTIONS:
         raise invalid("protection", f"{declaration.protection!r:.40} is none of {', '.join(PROTECTIONS)}")
     if declaration.protection == "lock" and (declaration.ttl is None or not declaration.ttl.required):

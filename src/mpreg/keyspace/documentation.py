@@ -103,6 +103,8 @@ def duration(seconds: float) -> str:
 
 
 def _type(one: Declaration) -> str:
+    if one.also:
+        return " or ".join((one.type, *one.also))
     return "counter (string)" if one.counter else "lock (string)" if one.protection == "lock" else one.type
 
 

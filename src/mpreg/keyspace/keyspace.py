@@ -75,10 +75,11 @@ class Keyspace:
         protection: Protection = "none",
         relations: Iterable[Relation] = (),
         alias_of: str | None = None,
+        also: Iterable[RedisType] = (),
     ) -> Family[StringKey[T]]:
         return self._family(
             "string", pattern, name, StringKey, codec=codec, ttl=ttl, about=about, protection=protection,
-            relations=relations, alias_of=alias_of,
+            relations=relations, alias_of=alias_of, also=tuple(also),
         )  # fmt: skip
 
     def counter(

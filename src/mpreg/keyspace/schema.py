@@ -67,6 +67,7 @@ class SchemaFamily(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     counter: bool = False
     entries_max: int | None = None
     alias_of: str | None = None
+    also: tuple[RedisType, ...] = ()
 
 
 class SchemaChannel(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -132,6 +133,7 @@ def _family(one: Declaration, prefix: str) -> SchemaFamily:
         counter=one.counter,
         entries_max=one.entries_max,
         alias_of=one.alias_of,
+        also=one.also,
     )
 
 
@@ -233,6 +235,7 @@ def _load_family(keyspace: Keyspace, one: SchemaFamily) -> Declaration:
         counter=one.counter,
         entries_max=one.entries_max,
         alias_of=one.alias_of,
+        also=one.also,
     )
 
 

@@ -108,7 +108,7 @@ def judge(one: Walked) -> list[Finding]:
         return [Finding("unknown-key", one.key, None, f"no declaration fits this {one.type}")]
     declaration = one.match.declaration
     found: list[Finding] = []
-    if declaration.type != one.type:
+    if one.type not in (declaration.type, *declaration.also):
         why = f"is a {one.type}, declared as {declaration.type}"
         found.append(Finding("wrong-type", one.key, declaration.full_name, why))
     wrong = _ttl_fault(declaration, one.ttl_ms)
