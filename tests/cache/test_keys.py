@@ -16,7 +16,7 @@ from mpreg.cache.store_level import StoreLevel
 from mpreg.cache.structures import Structures
 from mpreg.keyspace import Catalog
 from mpreg.keyspace.tools.lint import lint
-from mpreg.keyspace.tools.selection import Scope
+from mpreg.keyspace.tools.walk import scope_of
 from mpreg.store import Store
 from mpreg.wire.cache import StructureOperation
 from mpreg.wire.encoding import Encoding
@@ -36,7 +36,7 @@ async def test_every_key_is_of_a_declared_family_and_type(store: Store) -> None:
     asked = StructureOperation(structure_type="set", operation="add", values=(msgspec.Raw(b"\x01"),))
     await Structures(level, CacheSettings()).run(CacheKey("a", "set"), asked, Encoding.MSGPACK)
     catalog = Catalog([CACHE])
-    async for report in lint(store, catalog, Scope()):
+    async for report in lint(store, catalog, scope_of(catalog)):
         found = report
     assert found.scanned == 6
     assert found.findings == []
