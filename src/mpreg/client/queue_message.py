@@ -41,6 +41,7 @@ class Message(Generic[T]):
         "headers",
         "is_settled",
         "lease_s",
+        "lease_until",
         "max_retries",
         "message_id",
         "payload",
@@ -69,6 +70,7 @@ class Message(Generic[T]):
         priority: int,
         sent_at: float,
         lease_s: float,
+        lease_until: float,
     ) -> None:
         self._receiver = receiver
         self.message_id = message_id
@@ -84,6 +86,8 @@ class Message(Generic[T]):
         self.sent_at = sent_at
         """When the node got it, in seconds since 1970."""
         self.lease_s = lease_s
+        self.lease_until = lease_until
+        """In seconds since 1970 by the store's clock; later with each renewal."""
         self.renew_at = 0.0
         self.is_settled = not receipt
         """Nothing can or need be done with it any more."""

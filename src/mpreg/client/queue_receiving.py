@@ -227,6 +227,7 @@ class Receiving(Generic[T]):
                 priority=0 if delivery.priority is UNSET else delivery.priority,
                 sent_at=0.0 if delivery.sent_at is UNSET else delivery.sent_at,
                 lease_s=lease_s,
+                lease_until=0.0 if delivery.acknowledgment_timeout is UNSET else delivery.acknowledgment_timeout,
             )
             message.renew_at = now + lease_s / 2
             self._buffer.append(message)
@@ -319,6 +320,7 @@ class Receiving(Generic[T]):
             return
         for message, end in zip(messages, reply.payload.acknowledgment_timeouts, strict=True):
             if end:
+                message.lease_until = end
                 message.renew_at = asked_at + lease_s / 2
             else:
                 message.is_settled = True  # it is somebody else's, or will be
