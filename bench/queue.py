@@ -2,7 +2,8 @@
 time. `rate` is send + receive + acknowledge, from the first send to the last acknowledgement; `left` is what was not
 received. `1x1` has one send under way, `64x…` 64. What a crash may lose is in the peer's name: `everysec` the last
 second, `always` nothing; JetStream syncs its files every two minutes, which is its default. The task queues run a task
-instead.
+instead. `depth` is the scripts alone while many messages wait: the server's time for one message, sent, claimed and
+acknowledged in batches of 64, and how many bytes a waiting message takes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from contextlib import ExitStack
 from bench.meters import Meter
 from bench.plan import Aim, Measured, Module, Peer
 from bench.runner import Context
-from bench.servers import NATS_SERVER, RABBITMQ_SERVER
+from bench.servers import NATS_SERVER, RABBITMQ_SERVER, Server
 
 ROLES = "bench.roles.queue"
+DEPTH = "bench.roles.queue_depth"
 
 PEERS = (
     Peer("mpreg-everysec", ROLES, server="valkey-everysec", config={"peer": "mpreg"}),
@@ -25,24 +27,31 @@ PEERS = (
     Peer("taskiq-redis", ROLES, (Module("taskiq_redis"),), "valkey-everysec", {"peer": "taskiq"}),
     Peer("dramatiq", ROLES, (Module("dramatiq"),), "valkey-everysec", {"peer": "dramatiq"}),
     Peer("arq", ROLES, server="valkey-everysec", config={"peer": "arq"}, venv="arq"),
+    Peer("mpreg-1k-waiting", DEPTH, server="valkey", config={"waiting": 1_000}),
+    Peer("mpreg-1M-waiting", DEPTH, server="valkey", config={"waiting": 1_000_000}),
 )
 
 CASES = {"queue.1x1": (1, 1), "queue.64x1": (64, 1), "queue.64x4": (64, 4)}
 
-AIMS = tuple(
-    aim
-    for case in ("queue.64x1", "queue.64x4")
-    for aim in (
-        Aim(case, "rate", "mpreg-everysec", "nats-jetstream", at_least=2.5),
-        Aim(case, "rate", "mpreg-everysec", "redis-py-streams-pipelined", at_least=1),
-        *(Aim(case, "rate", "mpreg-everysec", peer, at_least=20) for peer in ("taskiq-redis", "dramatiq", "arq")),
-    )
+AIMS = (
+    Aim("queue.depth", "server", "mpreg-1M-waiting", "mpreg-1k-waiting", at_most=1.2),
+    *(
+        aim
+        for case in ("queue.64x1", "queue.64x4")
+        for aim in (
+            Aim(case, "rate", "mpreg-everysec", "nats-jetstream", at_least=2.5),
+            Aim(case, "rate", "mpreg-everysec", "redis-py-streams-pipelined", at_least=1),
+            *(Aim(case, "rate", "mpreg-everysec", peer, at_least=20) for peer in ("taskiq-redis", "dramatiq", "arq")),
+        )
+    ),
 )
 
 
 def trial(peer: Peer, context: Context) -> dict[str, Measured]:
     server = context.server(peer)
     assert server is not None
+    if peer.roles == DEPTH:
+        return _depth(peer, context, server)
     measured: dict[str, Measured] = {}
     for case, (in_flight, consumers) in CASES.items():
         if not context.options.wants_case(case):
@@ -67,3 +76,13 @@ def trial(peer: Peer, context: Context) -> dict[str, Measured]:
         }
         measured[case] = Measured(figures, meter.cpu)
     return measured
+
+
+def _depth(peer: Peer, context: Context, server: Server) -> dict[str, Measured]:
+    case = "queue.depth"
+    if not context.options.wants_case(case):
+        return {}
+    config = {**peer.config, "url": server.url, "socket": server.socket_path}
+    with context.role(f"{DEPTH}:run", config) as role:
+        sessions = {"client": role.session, "server": server.sessions[0]}
+        return {case: context.metered(role, {"secs": context.secs}, sessions)}
