@@ -16,6 +16,7 @@ from mpreg import Client, Node, Settings, connect
 from mpreg.client.queue import Queue
 from mpreg.client.queue_message import Message
 from mpreg.errors import QueueError
+from mpreg.queues import QueueLimits
 from mpreg.wire.encoding import Encoding
 
 pytestmark = pytest.mark.anyio
@@ -227,6 +228,28 @@ async def test_fire_and_forget_and_broadcast_reach_every_receiver(queue: Queue) 
             assert (message.payload, message.delivery_guarantee) == ("all", "broadcast")
             await message.ack()
     assert (await queue.stats()).current_queue_size == 0
+
+
+@pytest.mark.parametrize("guarantee", ["quorum", "broadcast"])
+async def test_a_sender_waits_until_it_is_decided(store_servers: StoreServers, guarantee: str) -> None:
+    node = node_on(store_servers.url)
+    node.settings = msgspec.structs.replace(node.settings, queues=QueueLimits(wait_max_s=300))
+    async with node, connect(node) as client:
+        queue = client.queue(f"q{next(NAMES)}")
+        await queue.create()
+        async with contextlib.AsyncExitStack() as stack:
+            names = ["a", "b", "c"]
+            voters = [await stack.enter_async_context(queue.receive(subscriber_id=name)) for name in names]
+            sending = asyncio.ensure_future(queue.send_and_wait("vote", wait=300, guarantee=guarantee))
+            needed = 2 if guarantee == "quorum" else 3
+            for voter in voters[:needed]:
+                assert not sending.done()
+                await (await voter.next()).ack()
+            async with asyncio.timeout(30):  # and not the 300 s
+                told = await sending
+        assert told.acknowledged_by == tuple(names[:needed])
+        assert told.pending_acknowledgments == tuple(names[needed:])
+        assert told.quorum_reached is (True if guarantee == "quorum" else msgspec.UNSET)
 
 
 async def test_queues_are_listed(client: Client, queue: Queue) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from msgspec import UNSET
 
-from mpreg.client.queue_message import Message, Peeked, decode_payload
+from mpreg.client.queue_message import Message, Peeked, decode_payload, encode_payload
 from mpreg.client.queue_receiving import Receiving
 from mpreg.client.queue_sending import Receipt
 from mpreg.errors import MpregError
@@ -25,6 +25,7 @@ from mpreg.wire.queues import (
     CreateQueueReply,
     DeleteQueue,
     DeleteQueueReply,
+    MessageSent,
     Peek,
     PeekPayload,
     PeekReply,
@@ -36,6 +37,9 @@ from mpreg.wire.queues import (
     Redrive,
     RedrivePayload,
     RedriveReply,
+    SendMessage,
+    SendMessagePayload,
+    SendMessageReply,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +49,8 @@ T = TypeVar("T")
 
 PREFETCH: Final = 32
 REDRIVE_PART: Final = 500
+ANSWER_S: Final = 10.0
+"""On top of what a node is asked to wait."""
 
 
 class Queue:
@@ -109,6 +115,30 @@ class Queue:
             headers,
             timeout,
         )
+
+    async def send_and_wait(
+        self,
+        payload: Any,
+        *,
+        wait: float,
+        guarantee: str = "quorum",
+        topic: str = "message",
+        required: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> MessageSent:
+        """Send a broadcast or quorum, and wait until all have acknowledged, or the quorum is reached, or `wait` seconds
+        are over; then who has acknowledged and who has not."""
+        asked = SendMessagePayload(
+            queue_name=self.name,
+            message_payload=encode_payload(payload, self._queues.encoding),
+            topic=topic,
+            delivery_guarantee=guarantee,
+            required_acknowledgments=required,
+            headers=dict(headers or {}),
+            wait_seconds=wait,
+        )
+        message = SendMessage(payload=asked, u=self._queues.new_u())
+        return (await self._queues.ask(message, SendMessageReply, timeout=wait + ANSWER_S)).payload
 
     async def send_many(
         self, payloads: Iterable[Any], *, topic: str = "message", guarantee: str = "at_least_once", **how: Any

@@ -171,6 +171,14 @@ def _decoder(payload_type: Any, encoding: Encoding) -> Callable[[Raw], Any]:
     return decode
 
 
+def encode_payload(payload: Any, encoding: Encoding) -> Raw:
+    """Raises `QUEUE_INVALID`."""
+    try:
+        return Raw(_MODULES[encoding].encode(payload))
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise QueueError("QUEUE_INVALID", f"payload: it can't be encoded: {problem}", field="payload") from None
+
+
 def decode_payload(raw: Raw, encoding: Encoding, payload_type: Any) -> Any:
     """Raises `QUEUE_INVALID` with the path of what does not fit."""
     try:

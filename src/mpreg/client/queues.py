@@ -7,15 +7,14 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from mpreg.client.exchange import Exchange
 from mpreg.client.queue import Queue
-from mpreg.client.queue_message import decode_payload
+from mpreg.client.queue_message import decode_payload, encode_payload
 from mpreg.client.queue_receiving import Receiving
 from mpreg.client.queue_sending import QueueSending
 from mpreg.errors import MpregError
-from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.message import Message as WireMessage
 from mpreg.wire.queues import (
@@ -96,7 +95,7 @@ class Queues:
             schedule_name=name or f"{queue} {cron}",
             cron=cron,
             queue_name=queue,
-            message_payload=Raw(codec.encode_value(payload, self.encoding)),
+            message_payload=encode_payload(payload, self.encoding),
             timezone=timezone,
             topic=topic,
             priority=priority,

@@ -15,7 +15,10 @@ from mpreg.queues.state import Queue
 EARLY_MAX: Final = 1_000
 
 
-class Told(msgspec.Struct, frozen=True):
+CAST: Final = b"c"
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True):
     """What the scripts say on the queue's channel when a quorum is reached or a broadcast is over."""
 
     id: str
@@ -37,7 +40,7 @@ class Casting:
     def heard(self, data: bytes) -> None:
         if not self.senders:
             return
-        told = msgspec.json.decode(data, type=Told)
+        told = msgspec.msgpack.decode(data, type=Told)
         cast = Cast(tuple(told.subscribers), tuple(told.acknowledged), tuple(told.failed), told.required)
         waiting = self._waiting.get(told.id)
         if waiting is not None and not waiting.done():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpreg.errors import MpregError, StoreError
-from mpreg.queues.casting import Casting
+from mpreg.queues.casting import CAST, Casting
 from mpreg.queues.consumer import Consumer, Subscription
 from mpreg.queues.delivery import Delivery
 from mpreg.queues.limits import QueueLimits
@@ -90,8 +90,8 @@ class Desk:
             self.deleted(self.queue.not_found())
         elif data[:1] == FIRED:
             self._fired(data[1:])
-        else:
-            self.casting.heard(data)
+        elif data[:1] == CAST:
+            self.casting.heard(data[1:])
 
     def _fired(self, data: bytes) -> None:
         unpacker = msgspec.msgpack.Decoder(tuple[str, list[str], Fired])

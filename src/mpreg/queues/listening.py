@@ -65,6 +65,12 @@ class Listening:
                         if isinstance(item, Gap):
                             self._missed()
                         else:
-                            self._heard(item.data)
+                            self._hear(item.data)
             self._listens.clear()
             await asyncio.sleep(PAUSE_S)
+
+    def _hear(self, data: bytes) -> None:
+        try:
+            self._heard(data)
+        except Exception:
+            log.exception("What a queue says can't be understood")

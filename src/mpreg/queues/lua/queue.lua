@@ -125,10 +125,8 @@ local function tally(id, field)
   end
   local reached = before < cast.required and #cast.acknowledged >= cast.required
   if reached or last then
-    redis.call('PUBLISH', CFG:sub(1, -4) .. 'events', cjson.encode({
-      id = base, acknowledged = cast.acknowledged, failed = cast.failed, subscribers = cast.subscribers,
-      required = cast.required, last = last,
-    }))
+    redis.call('PUBLISH', CFG:sub(1, -4) .. 'events',
+      'c' .. cmsgpack.pack({base, cast.subscribers, cast.acknowledged, cast.failed, cast.required}))
   end
   return last
 end
