@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-What = Literal["sending", "sent", "received", "acknowledged", "retried", "stale"]
+What = Literal["sending", "sent", "received", "acknowledged", "retrying", "retried", "stale"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,14 +90,15 @@ class _Delivery(msgspec.Struct):
 
 
 def _two_holders(events: Iterable[Event]) -> list[str]:
-    """A message is handed out again only when the lease before has ended, or its holder gave it back."""
+    """A message is handed out again only when the lease before has ended, or its holder gave it back; from the moment
+    that it says so (`retrying`), for it may be killed before it hears the answer."""
     deliveries: dict[str, dict[str, _Delivery]] = defaultdict(dict)
     for event in events:
         known = deliveries[event.message_id].get(event.receipt)
         if event.what == "received":
             made = _Delivery(event.receipt, event.lease_from, event.lease_until)
             deliveries[event.message_id][event.receipt] = known or made
-        elif known is not None and event.what in ("acknowledged", "retried"):
+        elif known is not None and event.what in ("acknowledged", "retrying"):
             known.settled = True
             known.ends = max(known.ends, event.lease_until)
     found = []

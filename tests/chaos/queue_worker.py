@@ -19,7 +19,9 @@ from tests.chaos.queue_history import Event
 from mpreg.client import Client, Message, connect
 from mpreg.errors import MpregError
 
-GROUPS = 3
+GROUPS = 8
+PACE_S = 0.04
+"""Between two sends of a producer, so that what is left in the end can be drained."""
 SLOW = 0.02
 """The share of messages that take longer than their first lease."""
 
@@ -41,7 +43,7 @@ class Worker:
         while not self.stop.is_set():
             number += 1
             key = f"{self.number}/{number}"
-            group = f"g{number % GROUPS}" if self.is_fifo else ""
+            group = f"g{self.number}-{number % GROUPS}" if self.is_fifo else ""
             self.record(what="sending", key=key, group=group)
             while not self.stop.is_set():
                 try:
@@ -50,6 +52,7 @@ class Worker:
                     continue  # it may or may not be stored, and the id keeps it from being there twice
                 self.record(what="sent", key=key, group=group, message_id=receipt.message_id)
                 break
+            await asyncio.sleep(random.uniform(0, 2 * PACE_S))  # the pace
 
     async def consume(self) -> None:
         while not self.stop.is_set():
@@ -72,6 +75,7 @@ class Worker:
         await asyncio.sleep(2.5 if random.random() < SLOW else random.uniform(0, 0.02))  # the work
         try:
             if random.random() < 0.05:
+                self.record(what="retrying", lease_until=message.lease_until, **common)
                 await message.retry(after=random.choice([0, 0.1]))
                 self.record(what="retried", lease_until=message.lease_until, **common)
             else:

@@ -65,7 +65,7 @@ def test_too_many_deliveries() -> None:
 def test_two_holders() -> None:
     first, second = received(1, 0), received(1, 9, nth=2, process=3)
     assert "before its lease ended" in wrong([*sent(1), first, second])
-    assert wrong([*sent(1), first, then("retried", first), second]) == ""
+    assert wrong([*sent(1), first, then("retrying", first), second]) == ""
     assert wrong([*sent(1), first, received(1, 10, nth=2)]) == ""
 
 

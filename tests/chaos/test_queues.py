@@ -174,7 +174,7 @@ def test_what_is_killed_loses_nothing(kind: str, tmp_path: Path) -> None:
     with crew(f"{kind}-chaos", tmp_path) as running:
         for kill in (lambda: running.kill_worker("consume"), running.kill_node, running.kill_store):
             kill()
-            running.progress(200)
+            running.progress(100)
         check(running, 3)
 
 
@@ -196,5 +196,5 @@ def test_a_minute_of_kills_loses_nothing(kind: str, tmp_path: Path) -> None:
             else:
                 running.kill_store()
             kills += 1
-            running.progress(100)
+            running.progress(50)
         check(running, kills)
