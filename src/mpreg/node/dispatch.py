@@ -72,7 +72,7 @@ class Dispatch:
     def handle(self, connection: _Connection, message: bytes, encoding: Encoding) -> None:
         session = connection.session
         try:
-            decoded = codec.decode(message, encoding)
+            decoded = (codec.decode_json if encoding is Encoding.JSON else codec.decode_msgpack)(message)
         except MpregError as error:
             answer(session, encoding, error, codec.read_u(message, encoding))
             return

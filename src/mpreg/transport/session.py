@@ -31,7 +31,8 @@ class Session:
 
     def send(self, message: Message, encoding: Encoding) -> None:
         """Encode and send. What is too large to be sent raises `RESOURCE_MESSAGE_TOO_LARGE`."""
-        self.link.send(codec.encode(message, encoding), encoding)
+        encode = codec.encode_json if encoding is Encoding.JSON else codec.encode_msgpack
+        self.link.send(encode(message), encoding)
 
     def close(self, error: MpregError | None = None) -> None:
         self.link.close(error)
