@@ -25,9 +25,13 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The n-th pause is up to `base_delay_ms` x `backoff_multiplier` ** n, never over `max_delay_ms`."""
 
     max_retries: Annotated[int, Meta(ge=0, le=1_000)] = 3
+    """Attempts after the first one."""
     base_delay_ms: Milliseconds = 1_000
+    """The first pause."""
     max_delay_ms: Milliseconds = 30_000
+    """The longest one."""
     backoff_multiplier: Annotated[float, Meta(ge=1, le=100)] = 2.0
+    """How much longer each pause is than the one before."""
     jitter: bool = True
     """Each pause is a random part of its length, so that many clients do not come back in step."""
     retryable_errors: tuple[str, ...] = ()

@@ -26,6 +26,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_max: int = 100_000
     """Calls that wait, for a connection or for room on it; past it a call is refused with `RESOURCE_EXHAUSTED`."""
     waiting_bytes_max: int = 100 * MB
+    """Bytes of the calls that wait."""
     discover_s: Annotated[float, Meta(ge=0, le=3600)] = 1.0
     """So long after it has connected, a client asks where the other nodes of the cluster are, and fails over to them
     when its own are gone; 0: it does not."""

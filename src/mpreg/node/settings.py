@@ -23,14 +23,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: Annotated[str, Meta(max_length=128)] = ""
     """How the node calls itself; made from host name and process id if empty."""
     host: str = "127.0.0.1"
+    """The address to listen on; this one only this machine can reach."""
     ws: Port = 6666
+    """Port of the WebSocket listener; 0 takes a free one, `off` turns it off."""
     wss: Port = "off"
+    """… with TLS; 6667 is the usual one."""
     tcp: Port = 6668
+    """Port of the TCP listener."""
     tcps: Port = "off"
+    """… with TLS; 6669 is the usual one."""
     tls_cert: str | None = None
+    """PEM file: the certificate, and its chain."""
     tls_key: str | None = None
+    """PEM file: its key, without a passphrase."""
     tls_ca: str | None = None
+    """PEM file: who issues the certificates of clients."""
     tls_require_client_cert: bool = False
+    """Nobody gets in who shows no certificate issued by `tls_ca`."""
     store: str = "embedded:"
     """URL of a Valkey or Redis server, `embedded:` for one of the node's own, or `off`. Nodes of one cluster share
     theirs; `shared:` asks the nodes in `join` for one that was started with `share_store`."""
@@ -68,9 +77,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     debug: bool = False
     """Errors carry the traceback of the function that raised. Not for a node that strangers can reach."""
     log: Literal["text", "json"] = "text"
+    """One readable line an event, or one JSON object."""
     grace_s: Annotated[float, Meta(ge=0, le=3600)] = 10.0
     """How long running requests may take to finish when the node stops."""
     connections_max: Annotated[int, Meta(ge=1)] = 10_000
+    """The next one is told `RESOURCE_EXHAUSTED`, and closed."""
     limits: Limits = CLIENT
     rpc: RpcLimits = RpcLimits()
     pubsub: PubSubLimits = PubSubLimits()

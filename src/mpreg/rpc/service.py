@@ -43,11 +43,15 @@ class RpcLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much may be under way at once; the next request is refused with `RESOURCE_EXHAUSTED`."""
 
     requests_max: Annotated[int, Meta(ge=1)] = 20_000
+    """Requests under way on the node."""
     requests_per_connection_max: Annotated[int, Meta(ge=1)] = 8_192
+    """Requests under way on one connection."""
     own_requests_max: Annotated[int, Meta(ge=1)] = 1_000
     """Under way here before a node of a cluster lets others run what it could run itself (R-R5)."""
     threads_max: Annotated[int, Meta(ge=1)] = 32
+    """Threads for sync functions."""
     threads_waiting_max: Annotated[int, Meta(ge=1)] = 10_000
+    """Calls that wait for a thread."""
     arguments_bytes_max: Annotated[int, Meta(ge=1)] = 100_000_000
     """Of the results of other commands that the arguments of one command of the same request refer to."""
 
