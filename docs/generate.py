@@ -1,7 +1,7 @@
 """Writes what the docs quote from the source: the messages, the error codes, the settings.
 
-    scripts/docs            rewrite docs/messages.md and the marked tables of the other pages
-    scripts/docs --check    say which are not up to date, and fail
+scripts/docs            rewrite docs/messages.md and the marked tables of the other pages
+scripts/docs --check    say which are not up to date, and fail
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from asyncio import AbstractEventLoop, CancelledError, Future, Task
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Coroutine, Generator
 from sys import getrefcount
+from types import coroutine
 from typing import Any
 
 Work = Coroutine[Any, Any, None]
@@ -38,19 +39,22 @@ class Starter:
         except RuntimeError:  # within the step of another task
             return loop.create_task(work, context=self._context.copy())
         try:
-            waits_for = spare.run(work.send, None)
-        except (StopIteration, CancelledError):
+            waits_for = spare.run(spare.step, work)
+        except CancelledError:
             _leave_task(loop, spare.task)
-            if spare.is_touched(self._context):
-                self._drop()
+            self._drop()
             return None
         except BaseException:
             _leave_task(loop, spare.task)
             self._drop()
             raise
         _leave_task(loop, spare.task)
+        if waits_for is _FINISHED:
+            if spare.is_touched(self._context):
+                self._drop()
+            return None
         self._spare = None
-        return spare.adopt(work, waits_for)
+        return spare.adopt(waits_for)
 
     def close(self) -> None:
         self._drop()
@@ -65,13 +69,17 @@ class Starter:
 class _Spare(Coroutine[Any, Any, None]):
     """What a spare task runs: nothing, until it is given a coroutine that has taken its first step."""
 
-    __slots__ = ("_parked", "_references", "_waits_for", "_work", "context", "run", "task")
+    __slots__ = ("_is_adopted", "_parked", "_references", "_steps", "_waits_for", "context", "run", "step", "task")
 
     def __init__(self, loop: AbstractEventLoop, context: contextvars.Context) -> None:
         self.context = context.copy()
         self.run = self.context.run
+        self._is_adopted = False
+        self._steps = self._run_one_after_another()
+        self.step = self._steps.send
+        """Takes the first step of a coroutine: what it waits for, or `_FINISHED`."""
+        self.step(None)
         self._parked: Future[None] | None = None
-        self._work: Work | None = None
         self._waits_for: Any = _HANDED_OVER
         self.task: Task[None] = loop.create_task(self, context=self.context)
         self._references = getrefcount(self.task)
@@ -89,9 +97,16 @@ class _Spare(Coroutine[Any, Any, None]):
             or task._callbacks is not None  # asyncio has no other way to see them
         )
 
-    def adopt(self, work: Work, waits_for: Any) -> Task[None]:
+    @coroutine
+    def _run_one_after_another(self) -> Generator[Any, Any, None]:
+        """A coroutine that ends within another one needs no exception to say so, which halves what its start costs."""
+        while not self._is_adopted:
+            work = yield _FINISHED
+            yield from work
+
+    def adopt(self, waits_for: Any) -> Task[None]:
         """Go on where the first step stopped: what it waits for is handed to the task."""
-        self._work = work
+        self._is_adopted = True
         self._waits_for = waits_for
         if self._parked is not None and not self._parked.done():  # it is done if the first step cancelled its own task
             self._parked.set_result(None)
@@ -103,8 +118,8 @@ class _Spare(Coroutine[Any, Any, None]):
 
     def send(self, value: None) -> Any:
         if self._waits_for is _HANDED_OVER:
-            if self._work is not None:
-                return self._work.send(value)
+            if self._is_adopted:
+                return self._steps.send(value)
             self._parked = self.task.get_loop().create_future()
             self._parked._asyncio_future_blocking = True  # as `await` does
             return self._parked
@@ -112,19 +127,19 @@ class _Spare(Coroutine[Any, Any, None]):
         return waits_for
 
     def throw(self, error: Any, value: Any = None, trace: Any = None) -> Any:
-        if self._work is None:
+        if not self._is_adopted:
             raise error
         waits_for, self._waits_for = self._waits_for, _HANDED_OVER
         if asyncio.isfuture(waits_for) and waits_for.cancel():
             return waits_for
-        return self._work.throw(error)
+        return self._steps.throw(error)
 
     def close(self) -> None:
-        if self._work is not None:
-            self._work.close()
+        self._steps.close()
 
     def __await__(self) -> Generator[Any, Any, None]:
         raise TypeError("only a task runs this")
 
 
 _HANDED_OVER = object()
+_FINISHED = object()
