@@ -52,7 +52,7 @@ def main() -> None:
         return
     for path in stale:
         path.write_text(wanted()[path])
-        print(f"wrote {path.relative_to(DOCS.parent)}")
+        sys.stdout.write(f"wrote {path.relative_to(DOCS.parent)}\n")
 
 
 def wanted() -> dict[Path, str]:

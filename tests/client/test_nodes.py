@@ -92,7 +92,7 @@ async def test_a_certificate_that_nobody_trusts_is_refused(node: Node) -> None:
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
 async def test_large_arguments_and_results_are_streamed(node: Node, scheme: str) -> None:
     async with connect(node.listeners[scheme]) as client:
-        text = "x" * 25_000_000
+        text = "x" * 90_000_000
         assert await client.call("echo", text) == text
 
 
