@@ -293,13 +293,13 @@ async def test_a_thousand_requests_for_one_lease_give_one(clients: list[Client])
     async def ask(cache: Cache) -> Any:
         from mpreg.wire.cache import CacheOptions
 
-        response = await cache._ask_get("a", CacheOptions(lease_ms=60_000, timeout_ms=60_000), 60)
+        response = await cache.ask_get("a", CacheOptions(lease_ms=60_000, timeout_ms=60_000), 60)
         if response.lease is not msgspec.UNSET:
             leases.append(response.lease)
-            await cache._put("a", 7, None, None, (), (), 0, CacheOptions(lease=response.lease), None)
+            await cache.put_with("a", 7, None, None, (), (), 0, CacheOptions(lease=response.lease), None)
             return 7
         assert response.entry is not msgspec.UNSET
-        return cache._value(response.entry.value, Any)
+        return cache.value(response.entry.value, Any)
 
     assert await asyncio.gather(*(ask(caches[n % 3]) for n in range(1_000))) == [7] * 1_000
     assert len(leases) == 1
