@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.store.servers import StoreServers
+from tests.store.servers import StoreServers, valkey
 
 from mpreg import Client, Node, Settings, connect
 from mpreg.client.cache import Cache, Notify
 from mpreg.errors import CacheError
+from mpreg.wire.cache import CacheOptions
 from mpreg.wire.encoding import Encoding
 
 pytestmark = pytest.mark.anyio
@@ -291,8 +292,6 @@ async def test_a_thousand_requests_for_one_lease_give_one(clients: list[Client])
     leases: list[Any] = []
 
     async def ask(cache: Cache) -> Any:
-        from mpreg.wire.cache import CacheOptions
-
         response = await cache.ask_get("a", CacheOptions(lease_ms=60_000, timeout_ms=60_000), 60)
         if response.lease is not msgspec.UNSET:
             leases.append(response.lease)
@@ -423,3 +422,78 @@ async def test_a_node_without_a_store_says_so() -> None:
         with pytest.raises(CacheError) as refused:
             await client.cache("a").get("b")
         assert refused.value.code == "CACHE_STORE_UNAVAILABLE"
+
+
+async def test_when_the_store_is_gone_eventual_reads_go_on_and_say_so() -> None:
+    with valkey() as server:
+        async with node_on(server.url) as node, connect(node) as client:
+            cache = client.cache("gone")
+            await cache.put("a", "held")
+            server.kill()
+
+            async def unverified() -> bool:
+                found = await cache.get_entry("a")
+                assert found is not None
+                assert found.value == "held"
+                return found.unverified
+
+            await until(unverified)
+            for work in (
+                cache.get("a", consistency="strong"),
+                cache.get("never held"),
+                cache.put("a", 1),
+                cache.incr("n"),
+                cache.set("s").add(1),
+                cache.invalidate("a"),
+                cache.clear(),
+            ):
+                with pytest.raises(CacheError) as refused:
+                    async with asyncio.timeout(3):
+                        await work
+                assert refused.value.code == "CACHE_STORE_UNAVAILABLE"
+
+            async def compute() -> int:
+                return 5
+
+            assert await cache.get_or_compute("b", compute) == 5, "computed, and not kept"
+            server.start()
+
+            async def again() -> bool:
+                try:
+                    await cache.put("a", "again")
+                except CacheError:
+                    return False
+                return True
+
+            await until(again)
+            assert await cache.get("a") == "again"
+
+
+async def test_replicas_are_counted(client: Client, cache: Cache, store_servers: StoreServers) -> None:
+    response = await cache.put_with(
+        "a", 1, None, None, (), (), 0, CacheOptions(replication_factor=2, timeout_ms=4000), None
+    )
+    assert response.replicas == (2 if store_servers.kind == "cluster" else 1)
+    assert await cache.put("b", 1, replicas=2)
+
+
+async def test_nothing_is_left_behind(store_servers: StoreServers) -> None:
+    async with node_on(store_servers.url) as node, connect(node) as client:
+        cache = client.cache(f"ns{next(NAMES)}")
+
+        async def compute() -> int:
+            return 1
+
+        await asyncio.gather(*(cache.get_or_compute(str(n % 7), compute) for n in range(100)))
+        await asyncio.gather(*(cache.get(str(n)) for n in range(100)))
+        await cache.clear()
+        inner = node._started().services.cache.cache
+        assert inner is not None
+        await until(lambda: _is(not inner.levels._tasks))
+        assert inner.levels._under == {}
+        assert inner.levels._reading == {}
+        assert inner.leases._waiting == {}
+        assert client._caches.computing == {}
+        operations = node._started().services.cache._operations
+        assert operations is not None
+        assert not any(operations._leases.values())

@@ -27,8 +27,9 @@ class Minute:
 class Analytics:
     """Counts are `get`, `put`, …, and `L1`, `L2`, `L3`, `L4`, `miss` of gets."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], usd_per_compute_hour: float = 0.0) -> None:
         self._clock = clock
+        self._usd_per_ms = usd_per_compute_hour / 3_600_000
         self._minutes: OrderedDict[str, deque[Minute]] = OrderedDict()
         self._ever: dict[str, list[int]] = {}
 
@@ -85,6 +86,7 @@ class Analytics:
             cost_savings=CostSavings(
                 computation_time_saved_ms=total.saved_ms,
                 network_requests_avoided=counts.get("L1", 0) + counts.get("L2", 0),
+                estimated_cost_savings_usd=total.saved_ms * self._usd_per_ms,
             ),
             evictions=total.evictions,
         )

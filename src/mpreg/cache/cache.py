@@ -72,7 +72,7 @@ class Cache:
         self.atomics = Atomics(self.level, settings)
         self.structures = Structures(self.level, settings)
         self.namespaces = Namespaces(self.levels, self.scanner, settings)
-        self.analytics = Analytics(time.time)
+        self.analytics = Analytics(time.time, settings.usd_per_compute_hour)
         self.uses = Uses()
         self._keeping: asyncio.Task[None] | None = None
 

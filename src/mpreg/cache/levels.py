@@ -7,7 +7,8 @@ take a value only if nothing newer was heard of its key since it was asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,7 @@ from mpreg.wire.cache import CacheLevel
 Beyond = Callable[[bytes], Awaitable[Entry | None]]
 """L4: asks other clusters."""
 
+_ANY_VERSION: Final = 2**53 - 1
 _WHOLE_ANNOUNCED: Final = 256 * 1024
 """Larger values are announced without their hash, which would take longer than it saves."""
 
@@ -148,7 +150,9 @@ class Levels:
         return Found(checked, level)
 
     def _is_current(self, entry: Entry, now_ms: int) -> bool:
-        return entry.checked_ms >= self._trusted_ms and now_ms - entry.checked_ms <= self._revalidate_ms
+        """Nobody tells of changes while the store is gone."""
+        recently = now_ms - entry.checked_ms <= self._revalidate_ms
+        return recently and entry.checked_ms >= self._trusted_ms and self.store.is_up
 
     async def _read_together(self, key: bytes, levels: Collection[CacheLevel]) -> Record | None:
         """All who miss one key at the same time read it once."""
@@ -201,17 +205,18 @@ class Levels:
             if meta is not None:
                 await self.indexes.add(key, meta, ttl_ms + stale_ms if ttl_ms else 0)
             asked_ms = self.clock.now_ms()
-            written = await self.store.put(
-                key,
-                value,
-                ttl_ms=ttl_ms,
-                stale_ms=stale_ms if ttl_ms else 0,
-                cost_ms=cost_ms,
-                meta=meta,
-                lease=lease,
-                version=version,
-                wants_old=wants_old,
-            )
+            with self.unsure(key):
+                written = await self.store.put(
+                    key,
+                    value,
+                    ttl_ms=ttl_ms,
+                    stale_ms=stale_ms if ttl_ms else 0,
+                    cost_ms=cost_ms,
+                    meta=meta,
+                    lease=lease,
+                    version=version,
+                    wants_old=wants_old,
+                )
             if written is None:
                 return None
             expires_ms = written.now_ms + ttl_ms + stale_ms if ttl_ms else 0
@@ -235,7 +240,8 @@ class Levels:
 
     async def delete(self, key: bytes, **how: Any) -> Written | None:
         """As `StoreLevel.delete`."""
-        written = await self.store.delete(key, **how)
+        with self.unsure(key):
+            written = await self.store.delete(key, **how)
         if written is None:
             return None
         self._drop(key, written.version or 2**53)
@@ -243,6 +249,17 @@ class Levels:
             self._unindex(key, written.old_meta)
             self._tell("delete", key, written.version, b"")
         return written
+
+    @contextmanager
+    def unsure(self, key: bytes) -> Iterator[None]:
+        """Around a write. If its answer does not come, it may have happened: nobody keeps what was there before."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, CacheError) or error.state_changed is not False:
+                self._drop(key, _ANY_VERSION)
+                self.announce(Update("put", key, _ANY_VERSION))
+            raise
 
     def changed(self, key: bytes, version: int, value: bytes | None) -> None:
         """An exact operation has written to the store; the node forgets what it held."""

@@ -27,7 +27,7 @@ def split(name: str, path: str) -> list[str]:
     found, at = list[str](), 0
     while True:
         match = _NAME.match(name, at)
-        if match is None:
+        if match is None or name[match.end() : match.end() + 1] not in ("", "."):
             raise invalid(path, f"an empty name, or a backslash before neither dot nor backslash: {name!r:.100}")
         found.append(re.sub(r"\\(.)", r"\1", match[0]))
         at = match.end()

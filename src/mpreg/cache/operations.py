@@ -25,13 +25,15 @@ from mpreg.cache.replication import Replication
 from mpreg.cache.requests import lease_ms, levels_of, not_negative, tags_of, ttl_ms, value_in, value_out, within
 from mpreg.cache.store_level import Leased
 from mpreg.cache.structures import WRITES
-from mpreg.errors import CacheError, MpregError
+from mpreg.errors import CacheError, MpregError, ResourceError
 from mpreg.transport.session import Session
 from mpreg.wire.cache import GET_MANY_MAX, CacheEntry, CacheLevel, CacheMetadata, CacheRequest, CacheResponse
 
 log = logging.getLogger(__name__)
 
 _NO_METADATA: Final = CacheMetadata()
+LEASES_MAX: Final = 10_000
+"""Of one connection."""
 _MOST: Final = 2**53
 _MEMORY: Final[tuple[CacheLevel, ...]] = ("L1",)
 _HELD: Final[tuple[CacheLevel, ...]] = ("L1", "L2")
@@ -122,10 +124,15 @@ class Operations:
             raise
         fields: dict[str, Any] = {}
         if leased.lease:
-            if asked.session.closed:
+            held = self._leases.setdefault(asked.session, {})
+            held[leased.lease] = key
+            if asked.session.closed or len(held) > LEASES_MAX:
+                del held[leased.lease]
+                if asked.session.closed:
+                    self._leases.pop(asked.session, None)
                 await cache.level.release(key, leased.lease)
-            else:
-                self._leases.setdefault(asked.session, {})[leased.lease] = key
+                limit = f"{LEASES_MAX} values are being computed by this connection, which is the limit"
+                raise ResourceError("RESOURCE_EXHAUSTED", limit, limit=LEASES_MAX)
             fields["lease"] = leased.lease
         entry = None if leased.record is None else leased.record.entry
         there = Found(entry, None if entry is None else "L3", record=leased.record)
@@ -266,7 +273,8 @@ class Operations:
             raise invalid("$.atomic_operation", "is missing")
         cache.analytics.count(message.key.namespace, "atomic")
         tags = tags_of(message.key)
-        done = await cache.atomics.run(key, operation, asked.encoding, tags)
+        with cache.levels.unsure(key):
+            done = await cache.atomics.run(key, operation, asked.encoding, tags)
         if done.success and operation.operation_type != "extend_ttl":
             cache.levels.changed(key, done.version, done.new)
             self._notify(asked, operation.operation_type, None if done.old is None else value_out(done.old), done.new)

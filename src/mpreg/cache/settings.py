@@ -35,5 +35,7 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Requests of all connections that wait for the store; past it they are refused."""
     watchers_max: Annotated[int, Meta(ge=1)] = 10_000
     """Connections that are told of changes."""
+    usd_per_compute_hour: Annotated[float, Meta(ge=0)] = 0.0
+    """What an hour of computing costs: for the savings that `cache-analytics` estimates."""
     invalidated_max: Annotated[int, Meta(ge=1)] = 1_000_000
     """Keys of one `invalidate` or `delete`, with all that depends on them."""
