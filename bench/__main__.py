@@ -10,7 +10,7 @@ from bench import report
 from bench.plan import Group, Options, load_group
 from bench.runner import run_group
 
-GROUPS = ("rpc", "store", "locks", "pubsub", "topics", "muf", "keys", "policies", "queue", "cluster", "cache")
+GROUPS = ("rpc", "store", "locks", "pubsub", "topics", "muf", "keys", "policies", "queue", "cluster", "cache", "gossip")
 
 
 def names(text: str) -> tuple[str, ...]:
