@@ -152,7 +152,9 @@ class ClusterService:
             advertised_urls=options.advertise or urls,
             meta=options.meta,
         )
-        self._machine = Machine(me, options.figures, random.Random(), time.time() - self._loop.time())
+        self._machine = Machine(
+            me, options.figures, random.Random(random.getrandbits(64)), time.time() - self._loop.time()
+        )
         self.step(Tick())
         self._look_at_health()
         if options.join:

@@ -32,7 +32,7 @@ class ClusterPlacement:
         self._calls = calls
         self._load = load
         self._has_room = has_room
-        self._random = rng or random.Random()
+        self._random = rng or random.Random(random.getrandbits(64))
 
     def place(self, fun: str, locs: Sequence[str]) -> Provider:
         if not len(self.offers):

@@ -46,6 +46,12 @@ class Threads:
         return self._busy
 
     @property
+    def unsettled(self) -> int:
+        """Calls whose results have not come to the loop."""
+        with self._lock:
+            return self._waiting + self._busy + len(self._done)
+
+    @property
     def is_free(self) -> bool:
         """Would another call run at once?"""
         return self._waiting + self._busy < self._threads_max
