@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -349,4 +350,20 @@ async def test_counts_are_those_of_the_note() -> None:
         "handlers": [],
     }
     assert msgspec.json.encode(report)
+    service.close()
+
+
+async def test_a_subscription_of_a_connection_is_small() -> None:
+    """A node may have a million of them."""
+    service = new_service(subscriptions_per_connection_max=10_000)
+    peer = Peer(service, Encoding.MSGPACK)
+    peer.subscribe("first", "a.first.*")
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            peer.subscribe(f"s{number}", f"a.{number}.*", batch=True)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size / 2_000 < 1_200
     service.close()

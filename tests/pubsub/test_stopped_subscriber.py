@@ -138,4 +138,4 @@ async def stop_one(
         pass  # its link is cut when it has not taken leave in time
     shown = f"{before:,.0f} before, {[round(rate) for rate in rates]} while one is stopped, {after:,.0f} after"
     sys.stderr.write(f"deliveries/s: {shown}; MB: {memory_before:.0f} before, {[round(each) for each in memory]}\n")
-    assert max(memory) < memory_before + 4 * LIMIT_MB, "what waits for it is bounded by the limit"
+    assert max(memory) < memory_before + 6 * LIMIT_MB, "a message of 1 kB takes 3 to 4 kB: its fields, and its frame"

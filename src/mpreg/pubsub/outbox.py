@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from mpreg.errors import MpregError, ResourceError
 from mpreg.pubsub import frames
@@ -41,7 +41,33 @@ class Load:
         """Messages of the backlog."""
 
 
+_NONE: Final = deque[Run](maxlen=0)
+"""Of an outbox in which nothing waits, as nearly all are: a queue of its own takes 600 bytes."""
+
+
 class Outbox:
+    __slots__ = (
+        "_backlog",
+        "_batch",
+        "_drop_oldest",
+        "_encoding",
+        "_ended",
+        "_held",
+        "_id",
+        "_left_out",
+        "_limits",
+        "_link",
+        "_load",
+        "_prefix",
+        "_sent",
+        "_slow",
+        "_statistics",
+        "_waiting",
+        "_waiting_bytes",
+        "_waiting_messages",
+        "_written_max",
+    )
+
     def __init__(
         self,
         link: Link,
@@ -63,12 +89,12 @@ class Outbox:
         self._limits = limits
         self._statistics = statistics
         self._slow = slow
+        self._id = subscription_id
         self._prefix = frames.prefix(encoding, subscription_id, batch=batch, backlog=False)
-        self._backlog_prefix = frames.prefix(encoding, subscription_id, batch=batch, backlog=True)
         self._written_max = min(limits.written_bytes_max, link.limits.waiting_bytes_max // 2)
         self._sent = 0
-        self._backlog: deque[Run] = deque()
-        self._waiting: deque[Run] = deque()
+        self._backlog = _NONE
+        self._waiting = _NONE
         self._waiting_messages = 0
         self._waiting_bytes = 0
         self._ended = False
@@ -111,7 +137,7 @@ class Outbox:
 
     def replay(self, runs: Iterable[Run]) -> None:
         """What was published before the subscription began, before anything else."""
-        self._backlog.extend(runs)
+        self._backlog = deque(runs)
         self._load.replayed += sum(map(len, self._backlog))
         self._slow.add(self)
         self.pump()
@@ -134,6 +160,7 @@ class Outbox:
                 progress = True
             else:
                 self._slow.discard(self)
+                self._backlog = self._waiting = _NONE
                 break
         return progress
 
@@ -141,12 +168,13 @@ class Outbox:
         self._ended = True
         self._forget(self._waiting_messages, self._waiting_bytes)
         self._load.replayed -= sum(map(len, self._backlog))
-        self._backlog.clear()
-        self._waiting.clear()
+        self._backlog = self._waiting = _NONE
         self._slow.discard(self)
 
     def _write(self, run: Run) -> None:
-        encoding, prefix = self._encoding, self._backlog_prefix if run.backlog else self._prefix
+        encoding, prefix = self._encoding, self._prefix
+        if run.backlog:
+            prefix = frames.prefix(encoding, self._id, batch=self._batch, backlog=True)
         try:
             if self._batch:
                 self._link.send(prefix + run.tail(encoding), encoding)
@@ -162,6 +190,8 @@ class Outbox:
             self._statistics.messages_delivered += len(run.messages) - left_out
 
     def _hold(self, run: Run) -> None:
+        if self._waiting is _NONE:
+            self._waiting = deque()
         self._waiting.append(run)
         self._waiting_messages += len(run.messages)
         self._waiting_bytes += run.size
