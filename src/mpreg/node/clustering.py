@@ -22,7 +22,7 @@ from mpreg.cluster.service import ClusterService
 from mpreg.errors import ClusterError, ConfigError, MpregError
 from mpreg.node.addresses import is_loopback
 from mpreg.node.dispatch import Dispatch
-from mpreg.node.settings import Settings
+from mpreg.node.settings import Settings, listed
 from mpreg.pubsub import Across, PubSubService
 from mpreg.rpc import ClusterPlacement, LocalFunction, LocalPlacement, Registry, RemoteCalls, RpcService, Threads
 from mpreg.rpc.offers import Offered
@@ -276,7 +276,7 @@ class Clustering:
 async def shared_store(settings: Settings) -> str:
     """The URL of the store that a node of the cluster shares."""
     last: MpregError | None = None
-    for place in await Seeds(_listed(settings.join)).urls():
+    for place in await Seeds(listed(settings.join)).urls():
         try:
             async with connect(place, timeout_s=ASK_S) as client:
                 found = await client.call("mpreg.cluster.store")
@@ -298,7 +298,7 @@ def options_of(settings: Settings) -> ClusterOptions:
             setting="store",
         )
     certified = settings.tls_cert is not None and settings.tls_ca is not None and settings.tls_require_client_cert
-    advertise = _listed(settings.advertise)
+    advertise = listed(settings.advertise)
     for url in advertise:
         try:
             parse(url)
@@ -317,17 +317,13 @@ def options_of(settings: Settings) -> ClusterOptions:
     return ClusterOptions(
         cluster_id=settings.cluster,
         node_id=settings.name,
-        join=_listed(settings.join),
+        join=listed(settings.join),
         advertise=advertise,
         secret=secret,
         tls=TlsFiles(cert=settings.tls_cert, key=settings.tls_key, ca=settings.tls_ca) if files else None,
         figures=PRESETS[settings.membership],
         meta={"version": __version__, "pid": str(os.getpid())},
     )
-
-
-def _listed(value: tuple[str, ...] | str) -> tuple[str, ...]:
-    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
 def _reachable(url: str) -> str:

@@ -18,7 +18,7 @@ from mpreg.node.clustering import shared_store
 from mpreg.node.dispatch import Dispatch
 from mpreg.node.service import Service
 from mpreg.node.services import Services
-from mpreg.node.settings import Settings
+from mpreg.node.settings import Settings, listed
 from mpreg.pubsub import Handler
 from mpreg.rpc import Registry
 from mpreg.store import Embedded, Store, connect
@@ -160,7 +160,14 @@ class Running:
         tls = self._tls(scheme) if scheme in ("wss", "tcps") else None
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         url, share = f"{scheme}://{host}:{port}", self.settings.reuse_port
-        listener = await listen(url, self.dispatch.accept, limits=self.settings.limits, tls=tls, share=share)
+        listener = await listen(
+            url,
+            self.dispatch.accept,
+            limits=self.settings.limits,
+            tls=tls,
+            share=share,
+            origins=listed(self.settings.origins),
+        )
         undo.callback(listener.close)
         self._listeners[scheme] = listener
 

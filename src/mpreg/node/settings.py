@@ -17,6 +17,11 @@ Port = Annotated[int, Meta(ge=0, le=65535)] | Literal["off"]
 """0 takes a free port; "off" turns the listener off."""
 
 
+def listed(value: tuple[str, ...] | str) -> tuple[str, ...]:
+    """A list, or what the environment and the command line have for one: words with spaces or commas between."""
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The defaults are for one machine: loopback only, an embedded store, the ports of R-W8."""
 
@@ -32,6 +37,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Port of the TCP listener."""
     tcps: Port = "off"
     """… with TLS; 6669 is the usual one."""
+    origins: tuple[str, ...] | str = ()
+    """Web pages that may connect beside those of this machine, as `https://example.org`, with spaces between, or
+    `*` for all. Programs that are no browsers are not asked."""
     tls_cert: str | None = None
     """PEM file: the certificate, and its chain."""
     tls_key: str | None = None

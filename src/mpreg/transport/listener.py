@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
 
 from mpreg.errors import TransportError
 from mpreg.transport.link import Link, LinkHandler
+from mpreg.transport.origin import may_come
 from mpreg.transport.socket_link import SocketLink
 from mpreg.transport.tcp import TcpProtocol
 from mpreg.transport.tls import TlsFiles
@@ -76,10 +77,16 @@ class Listener:
 
 
 async def listen(
-    url: str, accept: Accept, *, limits: Limits = CLIENT, tls: TlsFiles | None = None, share: bool = False
+    url: str,
+    accept: Accept,
+    *,
+    limits: Limits = CLIENT,
+    tls: TlsFiles | None = None,
+    share: bool = False,
+    origins: Sequence[str] = (),
 ) -> Listener:
     """Accept links at `url`; port 0 takes a free one. `wss` and `tcps` need `tls`. `share`: other processes listen
-    there, too, and the kernel spreads connections over them."""
+    there, too, and the kernel spreads connections over them. `origins`: of web pages that may (`origin.py`)."""
     address = parse(url)
     if address.secure is not (tls is not None):
         need = "needs TLS files" if address.secure else "takes no TLS files"
@@ -87,7 +94,7 @@ async def listen(
     listener = Listener(url)
     protocol: Callable[[], asyncio.BaseProtocol]
     if address.websocket:
-        protocol = partial(Greeter, address.scheme, accept, limits, listener._greeters)
+        protocol = partial(Greeter, address.scheme, accept, limits, listener._greeters, tuple(origins))
     else:
         protocol = partial(TcpProtocol, address.scheme, accept, limits)
     await listener.bind(protocol, address.host, address.port, tls, limits, share)
@@ -102,9 +109,15 @@ class Greeter(asyncio.Protocol):
     is told so at once: a TLS client at a plain port would otherwise wait for nothing."""
 
     def __init__(
-        self, scheme: str, accept: Callable[[SocketLink], LinkHandler], limits: Limits, greeters: set[Greeter]
+        self,
+        scheme: str,
+        accept: Callable[[SocketLink], LinkHandler],
+        limits: Limits,
+        greeters: set[Greeter],
+        origins: tuple[str, ...],
     ) -> None:
         self._scheme = scheme
+        self._origins = origins
         self._accept = accept
         self._limits = limits
         self._greeters = greeters
@@ -131,6 +144,11 @@ class Greeter(asyncio.Protocol):
             return
         if not 0 <= end < REQUEST_BYTES_MAX:
             self._turn_away("431 Request Header Fields Too Large", f"The limit is {REQUEST_BYTES_MAX} bytes.")
+            return
+        if not may_come(self._request[:end], self._origins):
+            self._turn_away(
+                "403 Forbidden", "Pages of this origin may not connect; the setting `origins` lists who may."
+            )
             return
         self._done()
         protocol = WebSocketProtocol(self._scheme, self._accept, self._limits)
