@@ -111,3 +111,52 @@ async def test_histories_are_linearizable_and_counters_exact_through_kills(tmp_p
     assert set(history) == set(KEYS)
     for key in KEYS:
         assert is_linearizable(history[key], register, None), key
+
+
+APP = """
+import asyncio, os, sys
+from mpreg import Node
+
+node = Node()
+
+
+@node.function(cache=600)
+async def compute(key: str) -> str:
+    with open("computed", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    if not os.path.exists("go"):
+        await asyncio.Event().wait()  # until it is killed
+    return "computed"
+"""
+
+
+async def test_when_the_computing_node_is_killed_exactly_one_other_takes_over(tmp_path: Path) -> None:
+    with valkey() as server:
+        options = ("app.py", "--ws", "off", "--tcp", "0", "--store", server.url)
+        places = [tmp_path / name for name in ("a", "b", "c")]
+        shared = tmp_path / "computed"
+        for place in places:
+            place.mkdir()
+            (place / "app.py").write_text(APP)
+            (place / "computed").symlink_to(shared)
+            (place / "go").symlink_to(tmp_path / "go")
+        async with (
+            serving(places[0], *options) as doomed,
+            serving(places[1], *options) as two,
+            serving(places[2], *options) as three,
+            connect(doomed.url) as first,
+            connect(two.url) as second,
+            connect(three.url) as third,
+        ):
+            lost = asyncio.create_task(first.call("compute", "k"))
+            await grows(shared, 1)
+            waiting = [asyncio.create_task(client.call("compute", "k")) for client in (second, third) * 20]
+            await second.call("echo", 1)  # they have arrived: a connection's messages are taken in order
+            await third.call("echo", 1)
+            (tmp_path / "go").touch()
+            doomed.process.kill()
+            assert await asyncio.gather(*waiting) == ["computed"] * 40
+            assert _lines(shared) == 2
+            assert shared.read_text().splitlines()[0] == str(doomed.process.pid)
+            lost.cancel()
+            await asyncio.gather(lost, return_exceptions=True)
