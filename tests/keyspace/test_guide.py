@@ -3,48 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.pages import blocks, commands, matches
 from tests.store.servers import valkey
-
-GUIDE = (Path(__file__).parents[2] / "docs" / "keys.md").read_text()
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-
-
-def commands() -> list[tuple[str, str]]:
-    """Each command with what it says."""
-    found: list[tuple[str, str]] = []
-    for language, block in BLOCK.findall(GUIDE):
-        if language != "console":
-            continue
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            if command.startswith("mpreg "):
-                found.append((command, output))
-    return found
-
-
-def matches(output: str, said: str) -> bool:
-    """The same lines. How wide a column is depends on what is in it, so blanks are not compared one by one; in which
-    order keys are found, and how many bytes they take, is up to the server."""
-    wanted, left = (
-        [re.sub(r"\d+ B\b", "some B", " ".join(line.split())) for line in text.splitlines() if line]
-        for text in (output, said)
-    )
-    for line in sorted(wanted, key=lambda line: "…" in line):
-        found = next((one for one in left if re.fullmatch(re.escape(line).replace("…", ".*"), one)), None)
-        if found is None:
-            return False
-        left.remove(found)
-    return not left
 
 
 def test_the_guide_says_what_happens(tmp_path: Path) -> None:
-    schema = next(block for language, block in BLOCK.findall(GUIDE) if language == "python")
-    (tmp_path / "shop.py").write_text(schema)
+    (tmp_path / "shop.py").write_text(blocks("keys.md", "python")[0])
     with valkey() as server:
         for command in (
             "HSET shop:order:1 state packing worker w1",
@@ -58,7 +26,7 @@ def test_the_guide_says_what_happens(tmp_path: Path) -> None:
         ):
             server.call(*command.split())
         environment = {**os.environ, "MPREG_STORE": server.url, "MPREG_SCHEMA": "shop.py"}
-        run = commands()
+        run = commands("keys.md")
         assert len(run) > 8
         for command, output in run:
             server.call("EXPIRE", "shop:worker:w1", 30)  # however slow this machine is

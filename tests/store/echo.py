@@ -19,9 +19,9 @@ HELLO = b"%3\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n9.0.0\r\n
 class Echo:
     """Answers ECHO with its argument and everything else with OK; `answers` may say otherwise."""
 
-    def __init__(self, path: str) -> None:
-        self.url = f"unix://{path}"
-        self.path = path
+    def __init__(self) -> None:
+        self.url = ""
+        self.port = 0
         self.splinter: random.Random | None = None
         self.silent = False
         self.connections: list[asyncio.StreamWriter] = []
@@ -75,10 +75,18 @@ class Echo:
 
 
 @contextlib.asynccontextmanager
-async def echo() -> AsyncIterator[Echo]:
+async def echo(*, tcp: bool = False) -> AsyncIterator[Echo]:
+    """On a unix socket, or on a free port of the loopback."""
+    made = Echo()
     with tempfile.TemporaryDirectory(prefix="mpreg-t-", dir="/tmp") as folder:
-        made = Echo(str(Path(folder, "s.sock")))
-        server = await asyncio.start_unix_server(made.serve, made.path)
+        if tcp:
+            server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+            made.port = server.sockets[0].getsockname()[1]
+            made.url = f"valkey://127.0.0.1:{made.port}"
+        else:
+            path = str(Path(folder, "s.sock"))
+            server = await asyncio.start_unix_server(made.serve, path)
+            made.url = f"unix://{path}"
         try:
             yield made
         finally:

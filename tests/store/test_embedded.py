@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.servers import system_redis
 
 from mpreg.errors import StoreError
 from mpreg.store import Embedded, Store, StoreLimits, connect, embedded
@@ -206,11 +207,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-async def refused(folder: Path, durability: str = "always") -> StoreError:
+async def refused(folder: Path, durability: str = "always", binary: str | None = None) -> StoreError:
     data = folder / "store" / "data"
     before = contents(data)
     with pytest.raises(StoreError) as error:
-        await Embedded(folder, durability).start()
+        await Embedded(folder, durability, binary=binary).start()
     assert contents(data) == before, "data was changed"
     return error.value
 
@@ -248,6 +249,25 @@ async def test_data_of_a_newer_version_is_named(folder: Path) -> None:
     error = await refused(folder)
     assert error.code == "STORE_DATA_VERSION"
     assert error.details["written_by"].startswith("valkey ")
+
+
+@pytest.mark.slow
+async def test_an_older_server_s_data_is_read_by_a_newer_one_and_not_the_other_way_round(folder: Path) -> None:
+    older = system_redis()
+    async with Embedded(folder, "always", binary=older) as server, await connect(server.url) as store:
+        assert store.server.name == "redis"
+        await asyncio.gather(*[store.send("HSET", f"key:{n}", "field", n) for n in range(100)])
+    async with Embedded(folder, "always") as server, await connect(server.url) as store:
+        assert store.server.name == "valkey"
+        assert await store.command("DBSIZE") == 100
+        await store.command("BGREWRITEAOF")  # from here on it is all in the newer format
+        base = folder / "store" / "data" / "appendonlydir"
+        while not [path for path in base.glob("*.base.rdb") if b"valkey-ver" in path.read_bytes()]:
+            await asyncio.sleep(0.01)
+    error = await refused(folder, binary=older)
+    assert error.code == "STORE_DATA_VERSION"
+    assert error.details["written_by"].startswith("valkey ")
+    assert error.details["server"].startswith("redis 7.")
 
 
 async def test_memory_does_not_run_over_data_that_it_would_not_read(folder: Path) -> None:

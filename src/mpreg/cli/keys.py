@@ -51,7 +51,9 @@ class _Lazy(click.RichGroup):
 
 
 @click.group(cls=_Lazy)
-@click.option("--store", envvar="MPREG_STORE", metavar="URL", help="valkey://…, unix://…, valkey+cluster://…")
+@click.option(
+    "--store", envvar="MPREG_STORE", metavar="URL", help="valkey://…, unix://…, valkey+cluster://…, embedded:"
+)
 @click.option("--schema", multiple=True, metavar="FILE_OR_MODULE", help="What declares the keys; several are joined.")
 @click.pass_context
 def keys(ctx: click.Context, store: str | None, schema: tuple[str, ...]) -> None:

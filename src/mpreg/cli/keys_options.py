@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -14,6 +15,8 @@ import rich_click as click
 if TYPE_CHECKING:
     from mpreg.keyspace import Catalog
     from mpreg.store import Store
+
+EMBEDDED = "embedded:"
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +31,7 @@ class Chosen(NamedTuple):
 
 def store_option(command: F) -> F:
     return click.option(
-        "--store", envvar="MPREG_STORE", metavar="URL", help="valkey://…, unix://…, valkey+cluster://…"
+        "--store", envvar="MPREG_STORE", metavar="URL", help="valkey://…, unix://…, valkey+cluster://…, embedded:"
     )(command)
 
 
@@ -65,7 +68,25 @@ def _chosen() -> Chosen:
 def store_url(given: str | None) -> str:
     url = given or _chosen().store
     if not url:
-        raise click.UsageError("which store? Give --store URL or set MPREG_STORE")
+        raise click.UsageError(
+            "which store? Give --store URL or set MPREG_STORE; `embedded:` is that of a node that runs here"
+        )
+    return running(url.removeprefix(EMBEDDED)) if url.startswith(EMBEDDED) else url
+
+
+def running(data_dir: str) -> str:
+    """The URL of the embedded store that runs on this directory."""
+    from mpreg.errors import StoreError
+    from mpreg.store import DATA_DIR, Embedded
+
+    directory = os.path.abspath(data_dir or DATA_DIR)
+    url = Embedded.locate(directory)
+    if url is None:
+        raise StoreError(
+            "STORE_UNAVAILABLE",
+            f"no store runs on {directory}: `embedded:DIRECTORY` names the data directory of a node that runs",
+            data_dir=directory,
+        )
     return url
 
 

@@ -11,6 +11,7 @@ from mpreg.cache import CacheSettings
 from mpreg.pubsub import PubSubLimits
 from mpreg.queues import QueueLimits
 from mpreg.rpc import RpcLimits
+from mpreg.store import DATA_DIR
 from mpreg.wire.limits import CLIENT, Limits
 
 Port = Annotated[int, Meta(ge=0, le=65535)] | Literal["off"]
@@ -51,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: str = "embedded:"
     """URL of a Valkey or Redis server, `embedded:` for one of the node's own, or `off`. Nodes of one cluster share
     theirs; `shared:` asks the nodes in `join` for one that was started with `share_store`."""
-    data_dir: str = "mpreg-data"
+    data_dir: str = DATA_DIR
     """Where the embedded store keeps its data."""
     durability: Literal["memory", "everysec", "always"] = "everysec"
     """What the embedded store may lose in a crash: everything, the last second, nothing acknowledged."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from mpreg.store.dedicated import Dedicated
 from mpreg.store.dial import Server
 from mpreg.store.embedded import Embedded
+from mpreg.store.embedded_files import DATA_DIR
 from mpreg.store.key_events import KeyEvent, KeyEvents
 from mpreg.store.limits import StoreLimits
 from mpreg.store.replies import StoreReplyError
@@ -23,6 +24,7 @@ from mpreg.store.subscription import Gap, Message, Subscription
 from mpreg.store.url import StoreUrl
 
 __all__ = [
+    "DATA_DIR",
     "Dedicated",
     "Embedded",
     "Gap",

@@ -90,8 +90,9 @@ def explain(files: Files, binary: Binary, lines: Sequence[str], exit_code: int |
     if _CORRUPT.search(text):
         return StoreError(
             "STORE_DATA_CORRUPT",
-            f"the data in {files.data} is damaged. Copy that directory; put back a good copy, or repair it with "
-            f"valkey-check-aof --fix (docs/store.md), which drops what follows the damage; nothing was deleted",
+            f"the data in {files.data} is damaged. Copy that directory; put back a good copy, or cut the newest "
+            ".incr.aof with valkey-check-aof --fix (docs/store.md), which drops what follows the damage; nothing was "
+            "deleted",
             log=log,
         )
     how = f"by signal {-exit_code}" if exit_code is not None and exit_code < 0 else f"with exit code {exit_code}"

@@ -28,6 +28,9 @@ import msgspec
 
 from mpreg.errors import StoreError
 
+DATA_DIR = "mpreg-data"
+"""Where a node keeps its store if nobody says where."""
+
 # sun_path has 108 bytes on Linux, 104 on macOS and the BSDs, one of them for the final NUL.
 SOCKET_PATH_BYTES_MAX = 103
 

@@ -21,9 +21,9 @@ class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
     backoff_max_s: float = 2.0
     """The pause before the next attempt to connect doubles from the first to the second, each with full jitter."""
     redirects_max: int = 16
-    """How often one command follows MOVED, ASK, TRYAGAIN or CLUSTERDOWN."""
+    """How often one command follows MOVED or ASK."""
     redirect_pause_s: float = 0.05
-    """The pause before a command is repeated after TRYAGAIN or CLUSTERDOWN; it doubles, up to 1 s."""
+    """The pause after TRYAGAIN or CLUSTERDOWN; it doubles, up to 1 s, and `down_wait_s` ends it."""
     topology_s: float = 5.0
     """How often a cluster is asked who serves what while nothing seems to have changed."""
     subscription_messages_max: int = 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import pty
 import subprocess
@@ -147,6 +148,19 @@ def test_a_wrong_address_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert len(ran.stderr.splitlines()) == 1
     assert "STORE_" in ran.stderr.decode()
     assert not (tmp_path / "b.jsonl").exists()
+
+
+def test_embedded_names_the_directory_of_a_store_that_runs(tmp_path: Path) -> None:
+    with valkey() as server:
+        store = tmp_path / "data" / "store"
+        store.mkdir(parents=True)
+        (store / "owner.lock").write_text(json.dumps({"pid": server.pid, "host": "here", "url": server.url}))
+        server.call("SET", "app:temp:x", 1)
+        assert CommandLine("embedded:data", tmp_path).run("ls", "--json").json["scanned"] == 1
+    for url in ("embedded:data", "embedded:", "embedded:nowhere"):
+        ran = CommandLine(url, tmp_path).run("ls")
+        assert ran.returncode == 1
+        assert f"no store runs on {tmp_path}/{url.removeprefix('embedded:') or 'mpreg-data'}" in ran.stderr.decode()
 
 
 def test_a_reader_who_goes_away_is_no_traceback(server: Server, keys: CommandLine) -> None:

@@ -1,0 +1,56 @@
+"""Pages of the documentation, run as they stand: their Python, and their commands with what these say."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of `docs/<page>` in this language."""
+    return [block for found, block in BLOCK.findall((ROOT / "docs" / page).read_text()) if found == language]
+
+
+async def run_python(page: str, names: dict[str, Any], instead: Mapping[str, str]) -> None:
+    """All its Python, one block after the other, in one namespace; `instead` gives addresses that are there."""
+    for number, block in enumerate(blocks(page, "python"), 1):
+        for text, put in instead.items():
+            block = block.replace(text, put)
+        code = compile(block, f"{page}, block {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        made = types.FunctionType(code, names)()
+        if inspect.isawaitable(made):
+            await made
+
+
+def commands(page: str) -> list[tuple[str, str]]:
+    """Each command of `mpreg` with what it says."""
+    found: list[tuple[str, str]] = []
+    for block in blocks(page, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            if command.startswith("mpreg "):
+                found.append((command, output))
+    return found
+
+
+def matches(output: str, said: str) -> bool:
+    """The same lines, where `…` is anything. How wide a column is depends on what is in it, so blanks are not compared
+    one by one; in which order keys are found, and how many bytes they take, is up to the server."""
+    wanted, left = (
+        [re.sub(r"\d+ B\b", "some B", " ".join(line.split())) for line in text.splitlines() if line]
+        for text in (output, said)
+    )
+    for line in sorted(wanted, key=lambda line: "…" in line):
+        found = next((one for one in left if re.fullmatch(re.escape(line).replace("…", ".*"), one)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return not left
