@@ -174,9 +174,12 @@ async def test_what_does_not_fit_is_not_written_and_what_is_stored_wrong_names_t
 
 async def test_a_key_of_another_type_is_said_so(store: Store) -> None:
     await store.command("SET", PERSON.key(id=1), "x")
-    for call in (PERSON.at(id=1).get(store), PERSON.at(id=1).change(store, age=1)):
-        with pytest.raises(StoreError, match="WRONGTYPE"):
+    person = PERSON.at(id=1)
+    for call in (person.get(store), person.change(store, age=1), person.put(store, Person(name="Ann"))):
+        with pytest.raises(StoreError, match="WRONGTYPE") as wrong:
             await call
+        assert wrong.value.code == "STORE_WRONG_TYPE"
+    assert await store.command("GET", person.name) == b"x"
 
 
 async def test_a_hash_with_free_fields(store: Store) -> None:

@@ -309,9 +309,19 @@ class Sentinels:
     def fail_over(self) -> Server:
         """Makes the sentinels promote a replica now; returns the new primary once they agree."""
         old = self.primary()
-        self.sentinels[0].call("SENTINEL", "FAILOVER", self.name)
+        eventually(self._failover_begins, "there is a replica to promote")
         eventually(lambda: self.primary() is not old and self.primary().info()["role"] == "master", "a new primary")
         return self.primary()
+
+    def _failover_begins(self) -> bool:
+        """Not while the last one is under way, nor before the former primary is in step as a replica."""
+        try:
+            self.sentinels[0].call("SENTINEL", "FAILOVER", self.name)
+        except hiredis.ReplyError as error:
+            if str(error).startswith(("NOGOODSLAVE", "INPROG")):
+                return False
+            raise
+        return True
 
 
 class StoreServers:

@@ -47,6 +47,42 @@ async def test_the_name_is_looked_up_and_a_failover_followed(watched: Sentinels)
 
 
 @pytest.mark.slow
+async def test_a_failover_under_load(watched: Sentinels) -> None:
+    """What had left may fail, and nobody knows whether it ran; all else goes to the new primary, to its own caller."""
+    turns = [0] * 50
+    stopping = False
+    progress = asyncio.Condition()
+
+    async def call(n: int) -> None:
+        while not stopping:
+            try:
+                await store.command("SET", f"key:{n}", f"{n}:{turns[n]}")
+                assert (await store.command("GET", f"key:{n}") or b"%d:" % n).startswith(b"%d:" % n)
+            except StoreError as error:
+                if error.state_changed is not None and error.code != "STORE_READ_ONLY":
+                    raise
+                continue
+            turns[n] += 1
+            async with progress:
+                progress.notify_all()
+
+    async def advance() -> None:
+        goal = [turn + 3 for turn in turns]
+        async with progress:
+            await progress.wait_for(lambda: all(turn >= one for turn, one in zip(turns, goal, strict=True)))
+
+    async with await connect(watched.url, limits=LIMITS) as store, asyncio.TaskGroup() as group:
+        for n in range(len(turns)):
+            group.create_task(call(n))
+        await advance()
+        new = await asyncio.to_thread(watched.fail_over)
+        while store.primaries()[0].address != new.address:
+            await advance()
+        await advance()
+        stopping = True
+
+
+@pytest.mark.slow
 async def test_a_primary_that_is_killed_is_replaced_and_sentinels_that_are_dead_are_passed_over(
     watched: Sentinels,
 ) -> None:

@@ -4,6 +4,7 @@
 local renew, written = ARGV[2], tonumber(ARGV[4])
 local left = -2
 if ARGV[1] == 'replace' then
+  redis.call('HLEN', KEYS[1]) -- what is no hash is not ours to replace: WRONGTYPE
   left = redis.call('PTTL', KEYS[1])
   redis.call('DEL', KEYS[1])
 end
