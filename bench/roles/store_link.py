@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 
@@ -20,8 +20,8 @@ class Bare(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.write = transport.write
+        # No isinstance here: uvloop's transports are no subclass of asyncio's.
+        self.write = cast(asyncio.Transport, transport).write
 
     def send(self, *args: str | bytes) -> asyncio.Future[Any]:
         if not self.out:
