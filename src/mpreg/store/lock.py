@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from mpreg.errors import StoreError
-from mpreg.store.link import silence
+from mpreg.store.link import Argument, silence
 from mpreg.store.lock_held import Held, Hold, OnLost, lease_clock
 from mpreg.store.lock_keys import LockKeys, plain_keys
 from mpreg.store.lock_lease import Lease
@@ -52,12 +52,12 @@ POLL_UNTOLD_S = 0.1
 _lines: WeakKeyDictionary[Store, Lines] = WeakKeyDictionary()
 _numbers = itertools.count(1)
 _host = socket.gethostname()
-_process = (os.getpid(), secrets.token_hex(12))
+_process = (f"{_host}/{os.getpid()}", secrets.token_hex(12))
 
 
 def _after_fork() -> None:
     global _process  # noqa: PLW0603 - two processes must never make the same token
-    _process = (os.getpid(), secrets.token_hex(12))
+    _process = (f"{_host}/{os.getpid()}", secrets.token_hex(12))
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -89,9 +89,16 @@ class Lock:
         self.ttl_s = ttl_s
         self.owner = owner or default_owner()
         self.renews = renew
-        self._ttl_ms = math.ceil(ttl_s * 1000)
-        self._with_fence = (keys.lock, keys.fence) if keys.owner is None else (keys.lock, keys.fence, keys.owner)
-        self._without_fence = (keys.lock,) if keys.owner is None else (keys.lock, keys.owner)
+        ttl_ms = math.ceil(ttl_s * 1000)
+        self._ttls = (ttl_ms, FENCE_KEPT_MS + ttl_ms)
+        if keys.owner is None:
+            self._with_fence: tuple[bytes, ...] = (keys.lock, keys.fence)
+            self._without_fence: tuple[bytes, ...] = (keys.lock,)
+            self._record: tuple[Argument, ...] = ()
+        else:
+            self._with_fence = (keys.lock, keys.fence, keys.owner)
+            self._without_fence = (keys.lock, keys.owner)
+            self._record = (keys.visible, self.owner)
 
     def __repr__(self) -> str:
         return f"Lock({self.name!r})"
@@ -169,9 +176,7 @@ class Lock:
 
     def send_renew(self, token: str) -> Awaitable[int]:
         """Begin the TTL anew if `token` still holds the lock: 1, else 0."""
-        sent: Awaitable[int] = self.store.send_script(
-            RENEW, self._with_fence, (token, self._ttl_ms, FENCE_KEPT_MS + self._ttl_ms)
-        )
+        sent: Awaitable[int] = self.store.send_script(RENEW, self._with_fence, (token, *self._ttls))
         return sent
 
     def send_release(self, token: str) -> Awaitable[int]:
@@ -184,11 +189,7 @@ class Lock:
         asked_at = lease_clock()
         keys = self.keys
         try:
-            reply: Any = await self.store.send_script(
-                ACQUIRE,
-                self._with_fence,
-                (token, self._ttl_ms, FENCE_KEPT_MS + self._ttl_ms, keys.visible, self.owner),
-            )
+            reply: Any = await self.store.send_script(ACQUIRE, self._with_fence, (token, *self._ttls, *self._record))
         except BaseException as error:
             if not isinstance(error, StoreError) or error.state_changed is not False:
                 self._give_up(token)
@@ -282,7 +283,7 @@ def _lines_of(store: Store) -> Lines:
 
 
 def default_owner() -> str:
-    return f"{_host}/{_process[0]}"
+    return _process[0]
 
 
 def owner_of(value: bytes) -> str:

@@ -32,18 +32,17 @@ lease_clock: Callable[[], float] = (
 class Held:
     """What `acquire` returns. Someone must end it: by `release`, or by `leave`."""
 
-    __slots__ = ("_ended", "_lease", "_lock", "_loop", "_on_lost", "_timer", "fence", "token")
+    __slots__ = ("_ended", "_lease", "_lock", "_on_lost", "_round", "fence", "token")
 
     def __init__(self, lock: Lock, token: str, fence: int, lease: Lease, now: float) -> None:
         self._lock = lock
         self._lease = lease
-        self._loop = loop = asyncio.get_running_loop()
         self._on_lost: tuple[Callable[[], None], ...] = ()
         self._ended = False
         self.token = token
         self.fence = fence
         """Higher than that of every earlier holder."""
-        self._timer = loop.call_later(max(0.0, lease.wake_at() - now), self._wake)
+        self._round = lock.store.alarms.set(self, lease.wake_at(), now)
 
     def __repr__(self) -> str:
         return f"Held({self._lock.name!r}, fence={self.fence}, {'valid' if self.valid else 'not valid'})"
@@ -86,7 +85,7 @@ class Held:
 
     async def wait_lost(self) -> None:
         """Returns when the lock is lost, and only then."""
-        told: asyncio.Future[None] = self._loop.create_future()
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def tell() -> None:
             if not told.done():
@@ -118,12 +117,13 @@ class Held:
 
     def _end(self) -> None:
         self._ended = True
-        self._timer.cancel()
+        self._round.discard(self)
         self._on_lost = ()
 
     # --- renewal ------------------------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """By its alarm."""
         if self._ended:
             return
         lease = self._lease
@@ -137,8 +137,8 @@ class Held:
         self._sleep()
 
     def _sleep(self) -> None:
-        self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.0, self._lease.wake_at() - lease_clock()), self._wake)
+        self._round.discard(self)
+        self._round = self._lock.store.alarms.set(self, self._lease.wake_at(), lease_clock())
 
     def _renew(self, asked_at: float) -> None:
         try:

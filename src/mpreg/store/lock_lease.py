@@ -20,7 +20,7 @@ Due = Literal["nothing", "renew", "lost"]
 
 
 def margin_s(ttl_s: float) -> float:
-    return min(ttl_s * MARGIN_SHARE, MARGIN_MAX_S)
+    return ttl_s * MARGIN_SHARE if ttl_s < MARGIN_MAX_S / MARGIN_SHARE else MARGIN_MAX_S
 
 
 class Lease:
@@ -40,7 +40,7 @@ class Lease:
 
     def wake_at(self) -> float:
         """When `step` has to be called next."""
-        return self.until if self._asking else min(self.renew_at, self.until)
+        return self.until if self._asking or self.until < self.renew_at else self.renew_at
 
     def step(self, now: float) -> Due:
         """What is due. After `renew` one of `renewed`, `failed`, `refused` is called; after `lost` nothing is."""

@@ -116,7 +116,10 @@ class ServerLink:
         """EVALSHA; if the server does not know the script (any more), it is loaded and called again."""
         self._scripts.setdefault(script.sha, script)
         keys = tuple(keys)
-        return self.send(b"EVALSHA", script.sha, len(keys), *keys, *args)
+        data = pack((b"EVALSHA", script.sha, len(keys), *keys, *args))
+        if self._link is not None:
+            return self._link.put(data, self._create_future())
+        return self.put(data, self._create_future())
 
     async def script(self, script: Script, keys: Iterable[Argument] = (), args: Iterable[Argument] = ()) -> Any:
         """As `send_script`, but waits for room as `command` does."""

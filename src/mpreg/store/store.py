@@ -17,12 +17,14 @@ from typing import Self
 from msgspec.structs import replace
 
 from mpreg.errors import StoreError
+from mpreg.store.alarms import Alarms
 from mpreg.store.cluster import Cluster
 from mpreg.store.dedicated import Dedicated
 from mpreg.store.dial import Dial, Server, tls_context
 from mpreg.store.hub import Hub, names
 from mpreg.store.key_events import PROBE_KEY, EventSource, KeyEvents
 from mpreg.store.limits import StoreLimits
+from mpreg.store.lock_held import lease_clock
 from mpreg.store.scan import COUNT, scan
 from mpreg.store.sentinel import Sentinels
 from mpreg.store.server_link import ServerLink
@@ -59,6 +61,8 @@ class Store:
             primary_only=url.kind == "sentinel",
         )
         self._servers = self._behind(url)
+        self.alarms = Alarms(lease_clock)
+        """For those who hold a lock of this store."""
         self._closed = False
         self._hub: Hub | None = None
         self._events = EventSource(self._servers, replace(self._how, subscribes=True), url.database)
