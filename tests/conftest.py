@@ -16,10 +16,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 
+import hypothesis
 import pytest
 from tests.store.servers import Cluster, Server, StoreServers, cluster, redis7, valkey
 
 from mpreg.store import Store, connect
+
+# No test depends on how fast this machine is at the moment.
+hypothesis.settings.register_profile("mpreg", deadline=None)
+hypothesis.settings.load_profile("mpreg")
 
 
 @pytest.fixture
