@@ -231,3 +231,38 @@ async def test_a_restarted_node_asks_before_it_serves_from_disk(
     assert (found.level, found.unverified, found.entry and found.entry.value) == ("L2", False, pack("kept"))
     found = await again.get(KEYS[1], LEVELS)
     assert (found.level, found.entry and found.entry.value) == ("L3", pack("new"))
+
+
+async def test_a_put_that_skips_a_level_leaves_nothing_older_in_it(
+    store_servers: StoreServers, tmp_path: Path, closing: list[Group]
+) -> None:
+    group = Group(random.Random(1), loss=0)
+    closing.append(group)
+    node = await group.add(store_servers.url, tmp_path / "l2")
+    await node.put(KEYS[0], pack(1))
+    await node.put(KEYS[0], pack(2), levels=("L3",))
+    found = await node.get(KEYS[0], LEVELS)
+    assert (found.level, found.entry and found.entry.value) == ("L3", pack(2))
+
+
+async def test_a_write_whose_answer_does_not_come_leaves_nothing_older(
+    store_servers: StoreServers, closing: list[Group]
+) -> None:
+    group = Group(random.Random(1), loss=0)
+    closing.append(group)
+    one, two = [await group.add(store_servers.url, None) for _ in range(2)]
+    await one.put(KEYS[0], pack(1))
+    await two.get(KEYS[0], LEVELS)
+    writing = asyncio.create_task(one.put(KEYS[0], pack(2)))
+    while not one._under:
+        await asyncio.sleep(0)
+    writing.cancel()  # as when a request's time is up: the command is on its way
+    await asyncio.gather(writing, return_exceptions=True)
+    group.deliver(10)
+    await one.store.command("PING")  # the store has done what came before
+    for node in (one, two):
+        found = await node.get(KEYS[0], LEVELS)
+        assert found.entry is not None
+        record = await node.store.get(KEYS[0])
+        assert record is not None
+        assert found.entry.version == record.entry.version

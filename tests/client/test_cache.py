@@ -497,3 +497,16 @@ async def test_nothing_is_left_behind(store_servers: StoreServers) -> None:
         operations = node._started().services.cache._operations
         assert operations is not None
         assert not any(operations._leases.values())
+
+
+async def test_a_value_that_another_computed_is_then_held_by_the_node(clients: list[Client]) -> None:
+    name = f"ns{next(NAMES)}"
+
+    async def compute() -> int:
+        return 1
+
+    for client in clients:
+        assert await client.cache(name).get_or_compute("a", compute, ttl=60) == 1
+        found = await client.cache(name).get_entry("a")
+        assert found is not None
+        assert found.level == "L1"

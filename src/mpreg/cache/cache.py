@@ -139,12 +139,12 @@ class Cache:
             tags,
         )
         key = key_bytes(cache_key(namespace, identifier))
-        before = time.perf_counter()
+        before, level = time.perf_counter(), "L1"
         entry = self.levels.at_once(key)
         if entry is None:
             try:
                 found = await self.levels.get(key, LEVELS)
-                entry = found.entry
+                entry, level = found.entry, found.level or "L3"
                 fresh = entry is not None and entry.is_fresh(self.clock.now_ms())
                 leased = None if fresh or found.unverified else await self.leases.acquire(key, LEASE_MS)
             except CacheError as error:
@@ -163,7 +163,7 @@ class Cache:
                         return await refresh()
                     self.levels.spawn(refresh())
         assert entry is not None
-        self.analytics.looked_up(namespace, "L1", time.perf_counter() - before, entry.cost_ms)
+        self.analytics.looked_up(namespace, level, time.perf_counter() - before, entry.cost_ms)
         return value_out(entry.value)
 
     async def _compute(self, key: bytes, lease: str, compute: Callable[[], Awaitable[Any]], how: Keeping) -> Any:

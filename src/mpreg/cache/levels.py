@@ -232,6 +232,8 @@ class Levels:
                 checked_ms=asked_ms,
             )
             self._keep(key, entry, under, levels)
+            if self.disk is not None and "L2" not in levels:
+                self.spawn(self.disk.remove(key))
         finally:
             self._leave(key, under)
         self._unindex(key, written.old_meta)
@@ -341,6 +343,8 @@ class Levels:
             held = self.memory.peek(key)
             if held is None or held.version <= entry.version:
                 self.memory.put(key, entry)
+        else:
+            self._drop_held(key, entry.version)
         if "L2" in levels and self.disk is not None:
             self.spawn(self.disk.put(key, entry))
 

@@ -27,7 +27,7 @@ from mpreg.cache.store_level import Leased
 from mpreg.cache.structures import WRITES
 from mpreg.errors import CacheError, MpregError, ResourceError
 from mpreg.transport.session import Session
-from mpreg.wire.cache import GET_MANY_MAX, CacheEntry, CacheLevel, CacheMetadata, CacheRequest, CacheResponse
+from mpreg.wire.cache import GET_MANY_MAX, CacheEntry, CacheMetadata, CacheRequest, CacheResponse
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,6 @@ _NO_METADATA: Final = CacheMetadata()
 LEASES_MAX: Final = 10_000
 """Of one connection."""
 _MOST: Final = 2**53
-_MEMORY: Final[tuple[CacheLevel, ...]] = ("L1",)
-_HELD: Final[tuple[CacheLevel, ...]] = ("L1", "L2")
 
 
 class Operations:
@@ -111,17 +109,11 @@ class Operations:
     async def _get_or_lease(self, asked: Asked, lasts_ms: int, before: float) -> CacheResponse:
         """A value that is fresh; or one that is not, which someone computes anew; or a lease to compute it."""
         cache, key = self._cache, asked.key
-        found = await cache.levels.get(key, _MEMORY)
-        if found.entry is not None and found.entry.is_fresh(cache.clock.now_ms()):
+        options = asked.message.options
+        found = await cache.levels.get(key, levels_of(options), strong=options.consistency_level == "strong")
+        if found.unverified or (found.entry is not None and found.entry.is_fresh(cache.clock.now_ms())):
             return self._found(asked, found, before)
-        try:
-            leased: Leased = await cache.leases.acquire(key, lasts_ms)
-        except CacheError as error:
-            if error.code == "CACHE_STORE_UNAVAILABLE" and asked.message.options.consistency_level == "eventual":
-                above = await cache.levels.get(key, _HELD)
-                if above.entry is not None:
-                    return self._found(asked, above, before)
-            raise
+        leased: Leased = await cache.leases.acquire(key, lasts_ms)
         fields: dict[str, Any] = {}
         if leased.lease:
             held = self._leases.setdefault(asked.session, {})
