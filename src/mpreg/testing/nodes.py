@@ -80,7 +80,7 @@ class Nodes:
             raise ValueError(f"{name!r} is running")
         self._made[name] = functions, settings
         self._skews[name] = clock_skew_s
-        self._network.gone.discard(name)
+        self._network.back(name)
         host = self._hosts.setdefault(name, f"127.1.0.{len(self._hosts) + 1}")
         chosen: dict[str, Any] = {
             "host": host,

@@ -19,6 +19,8 @@ from mpreg.testing.virtual_loop import HERE, VirtualLoop
 
 RETRANSMIT_S: Final = 0.2
 """What a lost packet costs at first; twice as much each further time."""
+LOSSES_MAX: Final = 3
+"""Of one packet in a row, so that a bad network is slow and not silent; for silence there is `block`."""
 HIGH_WATER: Final = 64 * 1024
 PORTS_FROM: Final = 20_000
 
@@ -50,8 +52,7 @@ class Network:
         self._blocked.clear()
         self._healed.set_result(None)
         self._healed = self.loop.create_future()
-        for transport in list(self._transports):
-            transport.push()
+        self._push_all()
 
     def is_blocked(self, source: str, target: str) -> bool:
         return (source, target) in self._blocked or target in self.gone or source in self.gone
@@ -60,10 +61,10 @@ class Network:
         """For one piece of bytes, with what its losses cost."""
         conditions = self.conditions
         delay = self.random.uniform(conditions.delay_min_s, conditions.delay_max_s)
-        again = RETRANSMIT_S
-        while conditions.loss and again < 10 and self.random.random() < conditions.loss:
-            delay += again
-            again *= 2
+        for losses in range(LOSSES_MAX):
+            if not conditions.loss or self.random.random() >= conditions.loss:
+                break
+            delay += RETRANSMIT_S * 2**losses
         return delay
 
     def kill(self, machine: str, *, silently: bool) -> None:
@@ -78,6 +79,16 @@ class Network:
             self.forget(transport)
             if not silently:
                 transport.other.reset_by_peer()
+
+    def back(self, machine: str) -> None:
+        """A machine that was gone is there again; who has kept sending to it finds out."""
+        if machine in self.gone:
+            self.gone.discard(machine)
+            self._push_all()
+
+    def _push_all(self) -> None:
+        for transport in list(self._transports):
+            transport.push()
 
     # What the loop is asked for.
 
@@ -245,7 +256,11 @@ class VirtualTransport(asyncio.Transport):
 
     def push(self) -> None:
         """What waits goes on its way, one piece after the other, if the way is free."""
-        if self._on_its_way or not self._out or self.dead or self.other.dead:
+        if self._on_its_way or not self._out or self.dead:
+            return
+        if self.other.dead:
+            if not self._network.is_blocked(self.machine, self.other.machine):
+                self.reset_by_peer()  # a machine that has started again knows nothing of this connection
             return
         if self._network.is_blocked(self.machine, self.other.machine) or not self.other._reading:
             return
