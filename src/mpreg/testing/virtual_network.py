@@ -76,6 +76,7 @@ class Network:
                 del self._servers[where]
         for transport in [each for each in self._transports if each.machine == machine]:
             transport.dead = True
+            transport.other.lose_what_travels()
             self.forget(transport)
             if not silently:
                 transport.other.reset_by_peer()
@@ -266,6 +267,10 @@ class VirtualTransport(asyncio.Transport):
             return
         self._on_its_way = True
         self._network.loop.call_later(self._network.delay_s(), self._arrive, context=self.other._context)
+
+    def lose_what_travels(self) -> None:
+        """The other machine will not take it in; what was written stays, to be sent again."""
+        self._on_its_way = False
 
     def reset_by_peer(self) -> None:
         if not self._lost and not self.dead:
