@@ -143,6 +143,20 @@ def test_lines_are_published_as_they_come(shell: Shell, name: str) -> None:
     assert json.loads(out) | {"seconds": 0} == {"topic": name, "published": 4, "seconds": 0}
 
 
+def test_what_fails_is_told_at_once_though_more_lines_may_come(shell: Shell) -> None:
+    publishing = shell.start("publish", "a.*")
+    assert publishing.stdin is not None
+    assert publishing.stderr is not None
+    publishing.stdin.write("first\n")
+    publishing.stdin.flush()
+    assert publishing.wait(30) == 1
+    said = publishing.stderr.read()
+    assert "0 messages were published" in said
+    assert "line 1: " in said
+    assert "PUBSUB_INVALID_TOPIC" in said
+    publishing.communicate()
+
+
 def test_a_rate_is_kept(shell: Shell, name: str) -> None:
     said = shell("publish", name, "--rate", "50", "--json", stdin="x\n" * 21)
     assert json.loads(said.out)["published"] == 21

@@ -106,13 +106,18 @@ class _Lines:
         self._room = asyncio.Semaphore(UNDER_WAY_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: MpregError | None = None
+        self._reading: asyncio.Task[None]
         self._published = 0
 
     async def publish_all(self) -> int:
         with progress_bar("publishing") as show:
+            self._reading = asyncio.create_task(self._read(show))
             try:
-                await self._read(show)
+                await asyncio.wait({self._reading})
+                if not self._reading.cancelled():
+                    self._reading.result()
             finally:
+                self._reading.cancel()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
                 show(self._published)
@@ -128,8 +133,6 @@ class _Lines:
             if self._rate is not None:
                 await asyncio.sleep(begun + (number - 1) / self._rate - time.monotonic())
             await self._room.acquire()
-            if self._error is not None:
-                return
             task = asyncio.create_task(self._one(number, line if self._text else value_of(line)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -143,6 +146,7 @@ class _Lines:
             if self._error is None:
                 error.message = f"line {number}: {error.message}"
                 self._error = error
+                self._reading.cancel()  # it may wait for a line for long
         finally:
             self._room.release()
 
