@@ -15,7 +15,8 @@ GOPATH = Path("/usr/share/gocode")
 LIBRARY = GOPATH / "src/github.com/gorilla/websocket"
 BUILD_S = 110
 RUN_S = 30
-UNUSED = '    "time"\n'  # the note imports it and does not use it, which Go refuses
+# The note imports these and does not use them, which Go refuses.
+UNUSED = (('    "encoding/json"\n', ""), ('    "time"\n', ""))
 
 
 @pytest.fixture(scope="session")
@@ -49,13 +50,13 @@ def run(go: str, tmp_path: Path, text: str) -> str:
 
 @pytest.mark.slow
 def test_its_example_calls_as_printed(go: str, served: Served, tmp_path: Path) -> None:
-    text = printed("client.go", (NOTE_URL, served.listeners["ws"]), (UNUSED, ""))
+    text = printed("client.go", (NOTE_URL, served.listeners["ws"]), *UNUSED)
     assert run(go, tmp_path, text) == "Fibonacci(10) = 55\n"
 
 
 @pytest.mark.slow
 def test_it_calls_again_and_again_and_sees_errors(go: str, served: Served, tmp_path: Path) -> None:
-    definition = printed("client.go", (UNUSED, "")).partition("func main()")[0]
+    definition = printed("client.go", *UNUSED).partition("func main()")[0]
     main = """func main() {
     client, err := NewMPREGClient("URL", "")
     if err != nil {
