@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.node.processes import ROOT, mpreg, serving
+from tests.node.processes import ENVIRONMENT, MPREG, ROOT, mpreg, serving
 from tests.store.servers import valkey
 
 from mpreg.client import connect
@@ -122,6 +123,27 @@ async def test_a_thread_that_never_returns_does_not_keep_the_node_from_ending(ap
             await client.call("block_for_ever", timeout=0.05)
         assert caught.value.code == "TIMEOUT_EXCEEDED"
         assert (await served.stop())[0] == 0
+
+
+async def test_it_runs_with_its_standard_files_closed(tmp_path: Path) -> None:
+    """As some daemons are started; the sockets must not get their numbers."""
+    ready_file = tmp_path / "ready.json"
+    options = ("serve", *FREE, "--ready-file", str(ready_file))
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *MPREG, *options, cwd=tmp_path, env=ENVIRONMENT
+    )
+    try:
+        async with asyncio.timeout(30):
+            while not ready_file.exists() and process.returncode is None:
+                await asyncio.sleep(0.01)  # nothing tells when a file appears
+        async with connect(json.loads(ready_file.read_bytes())["listeners"]["tcp"]) as client:
+            assert await client.call("echo", 1) == 1
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_a_second_signal_ends_it_at_once(app: Path) -> None:
@@ -325,8 +347,6 @@ async def test_a_node_of_a_program_serves_itself(app: Path) -> None:
     program = app / "own.py"
     program.write_text(APP + '\nif __name__ == "__main__":\n    node.run()\n')
     import sys
-
-    from tests.node.processes import ENVIRONMENT
 
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 
 import rich_click as click
@@ -55,6 +56,7 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point. An `MpregError` is one line on stderr (or one JSON object with --json) and exit code 1."""
+    _open_standard_files()
     try:
         cli(prog_name="mpreg")
     except MpregError as error:
@@ -64,3 +66,15 @@ def main() -> None:
         else:
             print(f"mpreg: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def _open_standard_files() -> None:
+    """Whoever starts a daemon may have closed them. The first socket would take such a number, and be written to by
+    whatever prints."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115 - for good
