@@ -40,7 +40,10 @@ class Uses:
         return len(self._uses) >= KEYS_MAX
 
     def take(self) -> list[tuple[bytes, Use]]:
-        """What the store has not been told; the rest is forgotten."""
-        taken = [(key, use) for key, use in self._uses.items() if use.new]
-        self._uses = {}
+        """What the store has not been told. It counts as told then; if there are too many keys, all are forgotten."""
+        taken = [(key, Use(use.version, use.known, use.new, use.used_ms)) for key, use in self._uses.items() if use.new]
+        if self.is_full:
+            self._uses = {}
+        for use in self._uses.values():
+            use.known, use.new = use.known + use.new, 0
         return taken
