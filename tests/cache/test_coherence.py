@@ -266,3 +266,21 @@ async def test_a_write_whose_answer_does_not_come_leaves_nothing_older(
         record = await node.store.get(KEYS[0])
         assert record is not None
         assert found.entry.version == record.entry.version
+
+
+async def test_what_no_level_of_the_cluster_has_other_clusters_are_asked_for(
+    store_servers: StoreServers, closing: list[Group]
+) -> None:
+    group = Group(random.Random(1), loss=0)
+    closing.append(group)
+    node = await group.add(store_servers.url, None)
+    far = Entry(value=pack("far"), version=1, created_ms=1)
+
+    async def beyond(key: bytes) -> Entry | None:
+        return far if key == KEYS[3] else None
+
+    node.beyond = beyond
+    assert (await node.get(KEYS[3], LEVELS)).entry is None, "not asked to"
+    found = await node.get(KEYS[3], (*LEVELS, "L4"))
+    assert (found.level, found.entry) == ("L4", far)
+    assert (await node.get(KEYS[2], (*LEVELS, "L4"))).entry is None

@@ -750,3 +750,58 @@ def test_a_list_of_keys_is_paged_by_cursor(plain: Raw, ns: str) -> None:
         if cursor is None:
             break
     assert sorted(set(found)) == sorted(f"k{n}" for n in range(30))
+
+
+def test_set_operations_with_sets_that_are_not_there(plain: Raw, ns: str) -> None:
+    structure(plain, ns, "set", "add", values=[1, 2])
+    structure(plain, ns, "set", "add", "gone", values=[1])
+    ask(plain, "delete", key=key(ns, "gone"))
+    put(plain, ns, "value", 1)
+
+    def of(operation: str, identifier: str, *others: str) -> Any:
+        options = {"other_sets": [f"{ns}:{other}" for other in others]}
+        return structure(plain, ns, "set", operation, identifier, options=options)
+
+    for absent in ("never", "gone"):
+        assert sorted(of("union", "s", absent)["result"]["values"]) == [1, 2]
+        assert of("union", absent, "s")["status"] == "hit"
+        assert of("intersection", "s", absent)["result"] == {"values": []}
+        assert sorted(of("difference", "s", absent)["result"]["values"]) == [1, 2]
+        assert (of("difference", absent, "s")["status"], of("union", absent, absent)["status"]) == ("miss", "miss")
+    assert error_of(of("union", "s", "value"))[0] == "CACHE_WRONG_TYPE"
+
+
+def test_who_waits_for_a_value_waits_no_longer_than_asked(plain: Raw, ns: str, dial: Any) -> None:
+    assert ask(plain, "get", key=key(ns), options={"lease_ms": 60_000})["lease"]
+    waiting = ask(dial("ws", "json"), "get", key=key(ns), options={"lease_ms": 60_000, "timeout_ms": 50})
+    assert error_of(waiting)[0] == "CACHE_TIMEOUT"
+    assert waiting["error"]["retryable"] is True
+    assert waiting["error"]["state_changed"] is False
+
+
+def test_an_invalidation_can_be_done_in_parts(plain: Raw, ns: str) -> None:
+    for n in range(40):
+        put(plain, ns, f"k{n}", n)
+    total, cursor, rounds = 0, None, 0
+    while True:
+        fields = {"cursor": cursor} if cursor else {}
+        result = ask(plain, "invalidate", pattern=f"{ns}.*", max_entries=1, **fields)["result"]
+        total += result["count"]
+        rounds += 1
+        if (cursor := result["cursor"]) is None:
+            break
+    assert total == 40
+    assert namespace_operation(plain, ns, "list_keys")["result"]["keys"] == []
+    error = ask(plain, "invalidate", pattern=f"{ns}.*", cursor="ffffffff.0.12")
+    assert error_of(error)[0] == "CACHE_STALE_CURSOR"
+
+
+def test_leases_are_renewed_and_released(plain: Raw, ns: str) -> None:
+    lease = ask(plain, "get", key=key(ns), options={"lease_ms": 60_000})["lease"]
+    assert ask(plain, "renew_lease", key=key(ns), options={"lease": lease, "lease_ms": 90_000})["status"] == "stored"
+    assert ask(plain, "release_lease", key=key(ns), options={"lease": lease})["status"] == "deleted"
+    assert ask(plain, "release_lease", key=key(ns), options={"lease": lease})["status"] == "miss"
+    gone = ask(plain, "renew_lease", key=key(ns), options={"lease": lease})
+    assert error_of(gone)[0] == "CACHE_LEASE_LOST"
+    assert error_of(ask(plain, "renew_lease", key=key(ns))) == ("CACHE_INVALID", "$.options.lease")
+    assert ask(plain, "get", key=key(ns), options={"lease_ms": 60_000})["lease"] != lease

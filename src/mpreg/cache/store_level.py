@@ -15,6 +15,7 @@ from mpreg.cache.entry import Entry
 from mpreg.cache.record import HEADER_BYTES, Meta, Record, lease_in, pack_meta, unpack, unpack_meta, version_in
 from mpreg.errors import CacheError, StoreError
 from mpreg.store import Script, Store
+from mpreg.store.slots import slot_of
 
 _FOLDER: Final = "mpreg.cache"
 WRONG_TYPE: Final = -2
@@ -87,6 +88,17 @@ class StoreLevel:
             return await self.store.script(verb, (key,), args)
         except StoreError as error:
             raise unavailable(error) from None
+
+    async def run_on(self, verb: Script, keys: Sequence[bytes], *args: Any) -> Any:
+        """As `run`, for several keys, which must be in one slot."""
+        self.check()
+        try:
+            return await self.store.script(verb, keys, args)
+        except StoreError as error:
+            raise unavailable(error) from None
+
+    def in_one_slot(self, keys: Sequence[bytes]) -> bool:
+        return self.store.url.kind != "cluster" or len(set(map(slot_of, keys))) == 1
 
     async def command(self, *args: Any) -> Any:
         self.check()

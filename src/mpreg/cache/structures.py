@@ -6,7 +6,7 @@ A value is MessagePack; in sets, sorted sets and compared values a map's keys ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,8 @@ SCRIPTS: Final[dict[str, Script]] = {
     "map": script("map", "structure", "numbers"),
     "sorted_set": script("sorted_set", "structure"),
 }
+COMBINE: Final = Script.load("mpreg.cache", "lua/set_combine.lua")
+_NATIVE: Final = {"union": "SUNION", "intersection": "SINTER", "difference": "SDIFF"}
 VERBS: Final[dict[str, frozenset[str]]] = {
     "set": frozenset({"add", "remove", "contains", "size", "union", "intersection", "difference", "members"}),
     "list": frozenset({"append", "prepend", "pop_front", "pop_back", "get_range", "length", "insert"}),
@@ -147,8 +149,8 @@ async def _set(call: _Call) -> tuple[bool, dict[str, Any]]:
 
 
 async def _combined(call: _Call) -> tuple[bool, dict[str, Any]]:
-    """Members, of one set or of several. Each set is read at one moment; in a cluster, or with others writing, several
-    are not read at the same one."""
+    """Members, of one set or of several. Several are read at one moment if they are in one slot, as all are outside of
+    a cluster; else one after the other."""
     others = call.asked.options.other_sets
     if call.verb == "members" and others:
         raise invalid(f"{_PATH}.options.other_sets", "members are those of one set")
@@ -158,11 +160,27 @@ async def _combined(call: _Call) -> tuple[bool, dict[str, Any]]:
         raise invalid(f"{_PATH}.options.other_sets", f"at most {OTHER_SETS_MAX}", limit=OTHER_SETS_MAX)
     path = f"{_PATH}.options.other_sets"
     keys = [call.key, *(key_bytes(parse_reference(name, path=f"{path}[{at}]")) for at, name in enumerate(others))]
+    if len(keys) > 1 and call.level.in_one_slot(keys):
+        there, members = await _combined_at_once(call, keys)
+    else:
+        there, members = await _combined_one_by_one(call, keys)
+    return there, {"values": [value_out(member) for member in sorted(members)]}
+
+
+async def _combined_at_once(call: _Call, keys: list[bytes]) -> tuple[bool, Collection[bytes]]:
+    limit = call.settings.answer_elements_max
+    first, any_there, members = [*await call.level.run_on(COMBINE, keys, _NATIVE[call.verb], limit), 0, []][:3]
+    if first < 0:
+        raise refused(first)
+    return bool(any_there if call.verb == "union" else first), members
+
+
+async def _combined_one_by_one(call: _Call, keys: list[bytes]) -> tuple[bool, Collection[bytes]]:
     there, found = False, list[set[bytes]]()
     for key in keys:
         answer = await call.script(key=key, verb="members")
         found.append(set(answer[1]) if answer[0] else set())
-        there = there or (key is call.key and bool(answer[0])) or (call.verb == "union" and bool(answer[0]))
+        there = there or (bool(answer[0]) and (key is call.key or call.verb == "union"))
     first, rest = found[0], found[1:]
     if call.verb == "union":
         members = first.union(*rest)
@@ -172,7 +190,7 @@ async def _combined(call: _Call) -> tuple[bool, dict[str, Any]]:
         members = first.difference(*rest)
     if len(members) > call.settings.answer_elements_max:
         raise refused(TOO_LARGE)
-    return there, {"values": [value_out(member) for member in sorted(members)]}
+    return there, members
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
