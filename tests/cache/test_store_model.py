@@ -253,8 +253,11 @@ class Machine(RuleBasedStateMachine):
         return self.model[identifier][1] if self.kind(identifier) == kind else empty
 
     def keep(self, identifier: str, kind: str, value: Any) -> None:
-        """A structure without elements is none."""
+        """A structure without elements is none. One that is made forgets the version of what was deleted before: only
+        a copy with a version of its own could tell."""
         if value:
+            if identifier not in self.model:
+                self.versions[identifier] = 0
             self.model[identifier] = (kind, value)
             self.leases.pop(identifier, None)
         else:

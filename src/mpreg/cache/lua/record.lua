@@ -7,7 +7,8 @@
 --   created, expires, fresh_until   ms, 0: never      cost    ms
 --   lease, lease_until              who computes the value, 0: nobody; until when nobody else does
 --   uses, used_at                   counted by nodes, written now and then
--- A structure is a set, list, hash or zset under the same key, without any of this.
+-- A structure is a set, list, hash or zset under the same key, without any of this: where one is made, the version of
+-- what was deleted before is forgotten.
 local KEY = KEYS[1]
 local HEADER = '>c1dddddddddI4'
 local HEADER_BYTES = 77
