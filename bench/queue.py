@@ -56,7 +56,8 @@ def trial(peer: Peer, context: Context) -> dict[str, Measured]:
     for case, (in_flight, consumers) in CASES.items():
         if not context.options.wants_case(case):
             continue
-        config = {**peer.config, "url": server.url, "socket": server.socket_path, "name": case.replace(".", "-")}
+        name = f"{peer.name}-{case}".replace(".", "-")  # peers share a server
+        config = {**peer.config, "url": server.url, "socket": server.socket_path, "name": name}
         with ExitStack() as stack:
             broker = stack.enter_context(context.role(f"{ROLES}:broker", config, venv=peer.venv))
             config |= broker.ready
