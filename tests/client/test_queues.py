@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.conformance.raw import Raw
 from tests.store.servers import StoreServers
 
 from mpreg import Client, Node, Settings, connect
@@ -315,3 +316,38 @@ async def test_a_receiver_goes_on_at_another_node(store_servers: StoreServers) -
                     await message.ack()
             stats = await queue.stats()
         assert (stats.messages_acknowledged, stats.messages_received) == (3, 3)
+
+
+async def test_stored_and_forgotten_messages_of_one_turn_are_each_answered(queue: Queue) -> None:
+    async with queue.receive(prefetch=10) as messages:
+        sent = [
+            queue.send("kept"),
+            queue.send("fired", guarantee="fire_and_forget"),
+            queue.send("wrong", topic="a..b"),
+            queue.send("kept too"),
+        ]
+        told = await asyncio.gather(*sent, return_exceptions=True)
+        assert [getattr(one, "durability", None) for one in told] == ["memory", "none", None, "memory"]
+        got = [await messages.next() for _ in range(3)]
+        assert sorted(message.payload for message in got) == ["fired", "kept", "kept too"]
+
+
+async def test_a_receiver_that_reads_slowly_is_not_sent_more(store_servers: StoreServers) -> None:
+    """What it has not read stays in the store, where another one can get it."""
+    node = node_on(store_servers.url, tcp=0)
+    async with node, connect(node) as sender:
+        queue = sender.queue(f"q{next(NAMES)}")
+        await queue.create()
+        slow = await asyncio.to_thread(Raw, node.listeners["tcp"], "msgpack", "")
+        payload = {"queue_name": queue.name, "subscriber_id": "slow", "prefetch": 1000}
+        await asyncio.to_thread(slow.ask, {"type": "subscribe_queue", "u": "s", "payload": payload})
+        body = b"x" * 900_000
+        await queue.send_many([body] * 60)
+        stats = await settled(queue, lambda stats: stats.messages_received >= 1)
+        async with queue.receive(payload_type=bytes) as messages:
+            async with asyncio.timeout(30):
+                message = await messages.next()
+            await message.ack()
+        stats = await queue.stats()
+        assert stats.messages_received < 60
+        slow.close()

@@ -12,7 +12,7 @@ import logging
 import math
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -92,7 +92,6 @@ class Receiving(Generic[T]):
         self._next_renewal = math.inf
         self._settling = Settling(queues, queue_name, self.subscriber_id)
         self._is_begun = False
-        self._stream: AsyncGenerator[Message[T], None] | None = None
 
     # For the program.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -13,6 +13,9 @@ from mpreg.errors import MpregError
 from mpreg.queues.records import Cast, Claimed, Taker
 from mpreg.transport.session import Session
 from mpreg.wire.encoding import Encoding
+
+WAITING_BYTES_MAX: Final = 8_000_000
+BEHIND_S: Final = 0.05
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -83,12 +86,18 @@ class Subscription:
         if room <= 0:
             self._forget_lost(now)
             room = self._prefetch - self._before - len(self.held)
-        if room <= 0 or self.session.closed:
+        if room <= 0 or self.session.closed or self._is_behind():
             return None
         return Taker(self.subscriber_id, room, self.patterns, self._visibility_ms)
 
     def room_at(self) -> float:
+        if self._is_behind():
+            return self._time() + BEHIND_S
         return min((held.until for held in self.held.values()), default=math.inf)
+
+    def _is_behind(self) -> bool:
+        """It reads slowly: what it has not read yet would only wait in this node."""
+        return self.session.link.waiting > WAITING_BYTES_MAX
 
     def take(self, claimed: Sequence[Claimed], casts: dict[str, Cast], now_ms: int) -> None:
         if not self.auto_acknowledge:

@@ -77,25 +77,31 @@ class Sends:
         desk = self._desks.at(request.payload.queue_name)
         results: list[SendResult | None] = [None] * len(asked)
         places, kept, packed = self._pack_many(asked, encoding, results)
+        fired = [] if len(places) == len(asked) else [n for n, one in enumerate(asked) if _is_fired(one, results[n])]
+        parts = bool(kept) + bool(fired)
 
-        def answer(result: Answers | MpregError) -> None:
-            if isinstance(result, MpregError) and self._desks.may_create(result):
+        def part_is_done() -> None:
+            nonlocal parts
+            parts -= 1
+            if parts <= 0:
+                told = [one for one in results if one is not None]
+                payload = MessagesSent(desk.queue.name, self.durability, told)
+                session.send(SendMessagesReply(payload=payload, u=request.u), encoding)
+
+        def stored(result: Answers | MpregError) -> None:
+            if isinstance(result, MpregError) and not fired and self._desks.may_create(result):
                 self._tasks.handler(self._send_many_again)(session, request, encoding)
                 return
             for at, place in enumerate(places):
                 results[place] = _result_of(result if isinstance(result, MpregError) else result[at])
-            told = [one for one in results if one is not None]
-            payload = MessagesSent(desk.queue.name, self.durability, told)
-            session.send(SendMessagesReply(payload=payload, u=request.u), encoding)
+            part_is_done()
 
-        if len(places) < len(asked) and any(not is_kept(one.delivery_guarantee) for one in asked):
-            self._tasks.handler(self._fire_many, desk, asked, results, (kept, packed, answer))(
-                session, request, encoding
-            )
-        elif kept:
-            desk.sending.add(kept, packed, answer)
-        else:
-            answer([])
+        if kept:
+            desk.sending.add(kept, packed, stored)
+        if fired:
+            self._tasks.spawn(self._fire_many(desk, asked, fired, results, encoding, part_is_done))
+        elif not kept:
+            part_is_done()
 
     def _pack_many(
         self, asked: Sequence[Outgoing], encoding: Encoding, results: list[SendResult | None]
@@ -125,25 +131,23 @@ class Sends:
 
     async def _fire_many(
         self,
-        session: Session,
-        request: SendMessages,
-        encoding: Encoding,
         desk: Desk,
         asked: Sequence[Outgoing],
+        places: list[int],
         results: list[SendResult | None],
-        rest: tuple[list[Outgoing], list[Packed], Callable[[Answers | MpregError], None]],
+        encoding: Encoding,
+        done: Callable[[], None],
     ) -> None:
-        """Those that nobody keeps; then the others."""
-        places = [n for n, one in enumerate(asked) if not is_kept(one.delivery_guarantee) and results[n] is None]
-        for place, sent in zip(
-            places, await self._fire(desk, [asked[n] for n in places], encoding) if places else (), strict=True
-        ):
-            results[place] = msgspec.structs.replace(_result_of(sent), durability="none")
-        kept, packed, answer = rest
-        if kept:
-            desk.sending.add(kept, packed, answer)
+        """Those of many that nobody keeps."""
+        try:
+            sent = await self._fire(desk, [asked[n] for n in places], encoding)
+        except MpregError as error:
+            for place in places:
+                results[place] = _result_of(error)
         else:
-            answer([])
+            for place, one in zip(places, sent, strict=True):
+                results[place] = msgspec.structs.replace(_result_of(one), durability="none")
+        done()
 
     async def _fire(self, desk: Desk, asked: Sequence[Outgoing], encoding: Encoding) -> list[Sent]:
         now = time.time()
@@ -213,6 +217,10 @@ def _result_of(sent: Sent | MpregError) -> SendResult:
         return SendResult(error=error_body(sent))
     names = UNSET if sent.subscribers is None else sent.subscribers
     return SendResult(message_id=sent.message_id, duplicate=sent.duplicate, delivered_to=names)
+
+
+def _is_fired(asked: Outgoing, refused: SendResult | None) -> bool:
+    return refused is None and not is_kept(asked.delivery_guarantee)
 
 
 def _set(sent: asyncio.Future[Sent], result: Answers | MpregError) -> None:
