@@ -10,56 +10,33 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.guides import Guide, matches
 from tests.node.processes import ENVIRONMENT, serving
 
 pytestmark = pytest.mark.anyio
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "queues.md").read_text()
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-
-
-def matches(expected: str, said: str) -> bool:
-    """Line by line, however wide a column is; a line `…` is any number of lines."""
-    left = [" ".join(line.split()) for line in said.strip().splitlines()]
-    skips = False
-    for line in expected.strip().splitlines():
-        if line == "…":
-            skips = True
-            continue
-        pattern = re.compile(re.escape(" ".join(line.split())).replace("…", ".*"))
-        at = next((n for n, one in enumerate(left) if pattern.fullmatch(one)), None)
-        if at is None or (at and not skips):
-            return False
-        del left[: at + 1]
-        skips = False
-    return skips or not left
+GUIDE = Guide("docs/queues.md")
 
 
 async def test_the_commands_say_what_the_guide_says(tmp_path: Path) -> None:
+    commands = GUIDE.commands()
+    assert len(commands) > 9
     async with serving(tmp_path, "--ws", "0", "--tcp", "0", "--durability", "memory") as served:
         url = str(served.ready["listeners"]["ws"])
-        commands = 0
-        for language, block in BLOCK.findall(GUIDE):
-            if language != "console":
-                continue
-            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-                command, _, expected = part.partition("\n")
-                line = command.replace("mpreg ", f"{sys.executable} -m mpreg ")
-                done = await asyncio.create_subprocess_shell(
-                    line,
-                    cwd=tmp_path,
-                    env={**ENVIRONMENT, "MPREG_URL": url, "COLUMNS": "150"},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                )
-                out, _ = await asyncio.wait_for(done.communicate(), 60)
-                assert matches(expected, out.decode()), f"{command}\n{out.decode()}"
-                commands += 1
-        assert commands > 9
+        for command in commands:
+            done = await asyncio.create_subprocess_shell(
+                command.line.replace("mpreg ", f"{sys.executable} -m mpreg "),
+                cwd=tmp_path,
+                env={**ENVIRONMENT, "MPREG_URL": url, "COLUMNS": "150"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            out, _ = await asyncio.wait_for(done.communicate(), 60)
+            assert matches(command.output, out.decode()), f"{command.line}\n{out.decode()}"
 
 
 async def test_the_programs_do_what_the_guide_says(tmp_path: Path) -> None:
-    programs = [block for language, block in BLOCK.findall(GUIDE) if language == "python"]
+    programs = [program.text for program in GUIDE.programs()]
     assert len(programs) == 2
     (tmp_path / "app.py").write_text(programs[1])
     (tmp_path / "program.py").write_text(
