@@ -24,6 +24,7 @@ from mpreg.client import ClientSettings, RetryPolicy
 from mpreg.errors import CODES, MpregError
 from mpreg.node import Settings
 from mpreg.wire.codec import FAMILIES
+from mpreg.wire.gossip import PAYLOADS, Gossip
 from mpreg.wire.message import RoleMessage, TypeMessage, WhatMessage
 from mpreg.wire.schema import family_of, is_from_node
 
@@ -124,6 +125,9 @@ def parts(messages: list[Any]) -> list[Any]:
 
     for message in messages:
         walk(mi.type_info(message))
+        if message is Gossip:
+            for payload in PAYLOADS.values():
+                walk(mi.type_info(payload))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import zlib
 
 import msgspec
@@ -10,8 +11,9 @@ import pytest
 from msgspec import Raw
 from tests.cluster.machines import EPOCH, One, Peer, node, only, payloads, said, sent
 
-from mpreg.cluster.effects import Decided, HealthHeard, Heard, NodeChanged, StateChanged
-from mpreg.cluster.events import Health, Propose, Put, Received, Spread, Withdraw
+from mpreg.cluster.effects import Decided, Dial, HealthHeard, Heard, NodeChanged, StateChanged
+from mpreg.cluster.events import Describe, Health, Propose, Put, Received, Spread, Tick, Withdraw
+from mpreg.cluster.machine import Machine
 from mpreg.cluster.owned import own_key
 from mpreg.cluster.settings import LAN
 from mpreg.cluster.shared_state import Entry
@@ -510,3 +512,72 @@ def test_of_two_proposals_at_once_at_most_one_is_accepted() -> None:
         source, target, message = going.pop(0)
         decided += do(target, Received(source, message))
     assert sorted(each.outcome for each in decided) in (["accepted", "rejected"], ["rejected", "rejected"])
+
+
+# Describing oneself, and forgetting.
+
+
+def test_a_node_that_changes_its_addresses_tells_so_with_a_higher_incarnation() -> None:
+    one, _ = linked("b")
+    one.wait(20)
+    one.step(Describe(advertised_urls=("tcp://elsewhere:6668",), meta={"zone": "1"}))
+    [update] = payloads(one.wait(0.2), "membership_update")
+    assert (update.event_type, update.node.incarnation) == ("update", 1)
+    assert (update.node.advertised_urls, update.node.meta) == (("tcp://elsewhere:6668",), {"zone": "1"})
+    one.step(Describe(meta={"zone": "1"}))
+    assert one.machine.me.incarnation == 1
+    with pytest.raises(ClusterError) as failed:
+        one.step(Describe(meta={str(n): "" for n in range(100)}))
+    assert failed.value.code == "CLUSTER_INVALID_NODE"
+
+
+def test_the_new_addresses_of_another_node_are_told() -> None:
+    one, [b] = linked("b")
+    moved = node("b", incarnation=1, advertised_urls=("tcp://elsewhere:6668",))
+    [changed] = only(one.step(b.says("membership_update", said("update", moved))), NodeChanged)
+    assert (changed.state, changed.node.advertised_urls) == ("alive", ("tcp://elsewhere:6668",))
+
+
+def test_a_tombstone_that_everyone_has_seen_is_forgotten_before_its_time() -> None:
+    one, [b, c] = linked("b", "c")
+    one.step(Put("x", 1), Withdraw("x"))
+    one.now = one.machine.settings.clock_skew_max_s + 1
+
+    def agree(peer: Peer) -> None:
+        one.step(peer.says("anti_entropy", AntiEntropy(step="digest", digest=one.machine.digest), now=one.now))
+
+    agree(b)
+    assert one.machine._core.state.get("x") is not None
+    agree(c)
+    assert one.machine._core.state.get("x") is None
+
+
+def test_the_dead_are_forgotten_after_their_time() -> None:
+    one, [b] = linked("b")
+    one.step(b.says("membership_update", said("dead", node("c"), "b")))
+    one.step(b.says("membership_update", said("leave", node("d"), "d")))
+    assert set(one.machine.members()) == {"b", "c", "d"}
+    one.now = one.machine.settings.dead_forget_s + 20
+    one.step()
+    one.wait(20)
+    assert set(one.machine.members()) == {"b"}
+
+
+def test_what_is_said_of_the_long_dead_is_not_taken() -> None:
+    one, [b] = linked("b")
+    one.step(b.says("membership_update", said("dead", node("c"), "b", at=EPOCH - 4000)))
+    assert "c" not in one.machine.members()
+
+
+def test_members_that_are_known_from_before_are_told_and_dialled() -> None:
+    machine = Machine(node("a"), STILL, random.Random(1), EPOCH, [node("a"), node("b"), node("x/y")])
+    effects = machine.step(0.0, Tick())
+    assert [(each.node.node_id, each.state) for each in only(effects, NodeChanged)] == [("b", "alive")]
+    assert [each.node_id for each in only(machine.step(2.0, Tick()), Dial)] == ["b"]
+
+
+def test_a_name_that_can_not_be_a_nodes_is_refused() -> None:
+    for name in ("", "a/b", "x" * 200, "a\nb"):
+        with pytest.raises(ClusterError) as failed:
+            Machine(node(name))
+        assert failed.value.code == "CLUSTER_INVALID_NODE"

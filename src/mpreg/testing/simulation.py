@@ -19,7 +19,8 @@ from mpreg.cluster.effects import Dial, Effect, NameTaken, NodeChanged, Send, Wa
 from mpreg.cluster.machine import Machine
 from mpreg.cluster.settings import LAN, ClusterSettings
 from mpreg.testing.conditions import GOOD, Conditions
-from mpreg.testing.rules import RuleBroken, Rules
+from mpreg.testing.process import Link, Process
+from mpreg.testing.rules import RuleBroken
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.gossip import Gossip, NodeInfo
@@ -28,47 +29,6 @@ EPOCH = 1_700_000_000.0
 """What the clocks show at virtual time 0."""
 CLUSTER_ID = "simulated"
 JOIN_AGAIN_S = 1.0
-
-
-class Process:
-    """One run of one node."""
-
-    def __init__(self, node: NodeInfo, machine: Machine, seeds: tuple[str, ...]) -> None:
-        self.node_id = node.node_id
-        self.node = node
-        self.machine = machine
-        self.seeds = seeds
-        self.rules = Rules(node.node_id)
-        self.effects: list[tuple[float, Effect]] = []
-        """Everything but sending, dialling and waking, with its time."""
-        self.running = True
-        self.paused = False
-        self.waiting: list[Callable[[], None]] = []
-        """What arrived while it was paused."""
-        self.wake_at = 0.0
-        self.woken_at = float("inf")
-        self.sent = 0
-        self.sent_bytes = 0
-        self.received = 0
-
-    def __repr__(self) -> str:
-        return f"<Process {self.node_id}{'' if self.running else ' stopped'}{' paused' if self.paused else ''}>"
-
-
-class _Link:
-    """Between two processes; `arrives` is when the last message of each direction does."""
-
-    __slots__ = ("a", "arrives", "b", "broken", "open")
-
-    def __init__(self, a: Process, b: Process) -> None:
-        self.a = a
-        self.b = b
-        self.open = True
-        self.broken: float | None = None
-        self.arrives = {a.node_id: 0.0, b.node_id: 0.0}
-
-    def other(self, process: Process) -> Process:
-        return self.b if process is self.a else self.a
 
 
 class Simulation:
@@ -97,7 +57,7 @@ class Simulation:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = itertools.count()
         self._runs = itertools.count(1)
-        self._links: dict[str, dict[str, _Link]] = {}
+        self._links: dict[str, dict[str, Link]] = {}
         """The last link of each pair, from both sides."""
         self._blocked: dict[tuple[str, str], int] = {}
 
@@ -305,11 +265,11 @@ class Simulation:
             raise ValueError(f"{node_id} does not run")
         return process
 
-    def _links_of(self, process: Process) -> list[_Link]:
+    def _links_of(self, process: Process) -> list[Link]:
         links = self._links.get(process.node_id, {}).values()
         return [link for link in links if link.open and (process is link.a or process is link.b)]
 
-    def _link(self, a: str, b: str) -> _Link | None:
+    def _link(self, a: str, b: str) -> Link | None:
         return self._links.get(a, {}).get(b)
 
     def _delay(self) -> float:
@@ -398,7 +358,7 @@ class Simulation:
                 self._queue, (arrives, next(self._number), self._deliver, (link, link.other(process), process, message))
             )
 
-    def _deliver(self, link: _Link, process: Process, sender: Process, message: Gossip) -> None:
+    def _deliver(self, link: Link, process: Process, sender: Process, message: Gossip) -> None:
         if link.open and (sender.node_id, process.node_id) not in self._blocked:
             process.received += 1
             self._step(process, events.Received(sender.node_id, message))
@@ -426,19 +386,19 @@ class Simulation:
         self._open(process, other)
 
     def _open(self, a: Process, b: Process) -> None:
-        link = _Link(a, b)
+        link = Link(a, b)
         self._links.setdefault(a.node_id, {})[b.node_id] = link
         self._links.setdefault(b.node_id, {})[a.node_id] = link
         self._step(a, events.Linked(b.machine.me))
         self._step(b, events.Linked(a.machine.me))
 
-    def _close(self, link: _Link, reason: str) -> None:
+    def _close(self, link: Link, reason: str) -> None:
         if link.open:
             link.open = False
             self._step(link.a, events.Unlinked(link.b.node_id, reason))
             self._step(link.b, events.Unlinked(link.a.node_id, reason))
 
-    def _farewell(self, link: _Link, leaving: Process) -> None:
+    def _farewell(self, link: Link, leaving: Process) -> None:
         if link.open:
             self._step(link.other(leaving), events.Farewell(leaving.node_id))
 

@@ -38,21 +38,35 @@ class Gossip(RoleMessage, frozen=True, tag="gossip"):
     """`sender_id` is the node that made the message; who passed it on stands last in `propagation_path`."""
 
     message_id: str
+    """Unique; the same one is taken once."""
     message_type: MessageType
     sender_id: str
     payload: Raw
+    """By `message_type` the struct of that name: `MembershipProbe` for `membership_probe`. `config_update` is a
+    `StateUpdate`."""
     vector_clock: dict[str, int]
+    """Of the sender, as far as it concerns the message: its own entry, and those of the nodes whose state it tells."""
     sequence_number: int
+    """Of the sender's messages; it grows."""
     ttl: int
+    """How often the message may still be passed on, one less each time."""
     hop_count: int
+    """How often it has been passed on."""
     max_hops: int
     digest: str
+    """`sha256:` and the hash of the payload's bytes as they stand in the message, in hex."""
     checksum: str
+    """`crc32:` and, in eight hex digits, that of `message_id`, `message_type`, `sender_id`, `sequence_number` and
+    `digest`, with line feeds between."""
     created_at: float
+    """Seconds since 1970, by the sender's clock."""
     expires_at: float
     propagation_path: tuple[str, ...]
+    """The sender, then each node that passed the message on; the last one is who brings it."""
     seen_by: tuple[str, ...]
+    """Nodes that surely have it."""
     u: str | UnsetType = UNSET
+    """Of a probe, and of its acknowledgement."""
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
