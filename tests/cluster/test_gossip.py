@@ -378,6 +378,19 @@ def test_differences_are_found_and_each_gets_what_it_lacks() -> None:
     assert a.machine.digest == b.machine.digest
 
 
+def test_what_is_gone_is_made_known_to_who_still_has_it() -> None:
+    a, b = quiet("a"), quiet("b")
+    b.step(Put("x", 1))
+    a.step(Put("x", 1), Withdraw("x"))
+    a.link(Peer("b", b.machine.me), Peer("c"))
+    b.link(Peer("a", a.machine.me), Peer("c"))
+    a.step(Peer("c").says("membership_update", said("leave", node("c"), "c")))
+    exchange(a, b)
+    assert shown(a) == shown(b) == {}
+    assert a.machine.digest == b.machine.digest
+    assert b.machine.members()["c"].state == "left"
+
+
 def test_a_state_that_does_not_fit_one_message_comes_in_several() -> None:
     a, b = quiet("a"), quiet("b")
     for number in range(40):

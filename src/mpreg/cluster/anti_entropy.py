@@ -17,6 +17,7 @@ from mpreg.cluster.core import Core
 from mpreg.cluster.digests import PARTS, part_of
 from mpreg.cluster.membership import Membership
 from mpreg.cluster.record import Record
+from mpreg.cluster.record import from_update as from_member_update
 from mpreg.cluster.record import to_update as member_update
 from mpreg.cluster.shared_state import Entry
 from mpreg.cluster.shared_state import to_update as state_update
@@ -169,7 +170,7 @@ class AntiEntropyRounds:
             self._membership.hear(member, from_node)
         for update in message.updates.state:
             self._keys.hear(update, from_node)
-        telling: list[MembershipUpdate | StateUpdate] = []
+        telling = self._corrections(message.updates)
         for node_id in message.want_members[: 2 * ITEMS_MAX]:
             record = self._record(node_id)
             if record is not None:
@@ -183,6 +184,21 @@ class AntiEntropyRounds:
         elif message.more and core.digest.total != before and self._follow_ups < FOLLOW_UPS_MAX:
             self._follow_ups += 1
             self._ask(from_node)
+
+    def _corrections(self, updates: Updates) -> list[MembershipUpdate | StateUpdate]:
+        """What the other one has told although this node knows better: of the dead and of withdrawn keys, which are
+        not among the versions that it was shown."""
+        core = self._core
+        telling: list[MembershipUpdate | StateUpdate] = []
+        for member in updates.members:
+            record = core.members.get(member.node.node_id)
+            if record is not None and record.rank > from_member_update(member).rank:
+                telling.append(member_update(record))
+        for update in updates.state:
+            entry = core.state.get(update.key)
+            if entry is not None and entry.version > update.version:
+                telling.append(state_update(entry))
+        return telling
 
     def _tell(
         self,
