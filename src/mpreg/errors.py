@@ -196,6 +196,7 @@ CODES: dict[str, Code] = {
     "CLUSTER_NAME_TAKEN": Code(True, "Another node of the cluster has this name."),
     "CLUSTER_ALREADY_LINKED": Code(True, "The two nodes are linked, or about to be, by another link."),
     "CLUSTER_SELF": Code(False, "A node has dialled itself."),
+    "CLUSTER_CHECKED": Code(False, "No fault: everything fits, and nothing more was asked for."),
     "CLUSTER_HANDSHAKE": Code(False, "A HELLO that does not belong here; `expected` says what does."),
     "CLUSTER_NODE_NOT_FOUND": Code(False, "No node of the cluster has this name."),
     "CONFIG_UNREADABLE": Code(False, "A settings file can't be read; `file` names it."),

@@ -66,7 +66,7 @@ class One:
         while True:
             found = self.machine.step(self.now, Tick())
             effects += found
-            wake_at = found[-1].at  # type: ignore[union-attr]  # the last effect is a WakeAt
+            wake_at = found[-1].at  # the last effect is a WakeAt
             if wake_at > until:
                 self.now = until
                 return effects

@@ -52,7 +52,7 @@ def known_to(node: Node) -> set[str]:
     """Nodes whose functions it knows."""
     clustering = node._started().services.clustering
     assert clustering is not None
-    return {session.node_id for session in clustering.placement.offers}  # type: ignore[attr-defined]
+    return {session.node_id for session in clustering.placement.offers}
 
 
 async def until(holds: Callable[[], bool], what: str = "") -> None:

@@ -223,7 +223,7 @@ async def test_a_call_to_a_node_that_goes_is_lost_at_once_and_not_at_the_timeout
         running = b._started()
         assert running.services.clustering is not None
         for link in list(running.services.clustering.cluster.links.nodes.values()):
-            link.link.cut(MpregError("TEST", "killed"))  # type: ignore[attr-defined]
+            link.link.cut(MpregError("TEST", "killed"))
         with pytest.raises(MpregError) as raised:
             await asyncio.wait_for(call, 10)
         assert raised.value.code == "TRANSPORT_CONNECTION_LOST"
@@ -253,7 +253,7 @@ async def test_an_idempotent_function_is_run_again_elsewhere_when_its_node_goes(
         running = nodes.by_name[entered[0]]._started()
         assert running.services.clustering is not None
         for link in list(running.services.clustering.cluster.links.nodes.values()):
-            link.link.cut(MpregError("TEST", "killed"))  # type: ignore[attr-defined]
+            link.link.cut(MpregError("TEST", "killed"))
         assert await asyncio.wait_for(call, 10) == ({"b", "c"} - {entered[0]}).pop()
 
 

@@ -264,7 +264,7 @@ async def test_interest_is_told_and_what_matches_crosses_once(node: Node) -> Non
     raw.send({"role": "internal-interest", "add": ["t.*", "t.#"], "reset": True})
     async with connect(url(node)) as client, client.subscribe("back.*") as messages:
         assert (await raw.receive_of("internal-interest"))["add"] == ["back.*"]
-        await until(lambda: bool(node._started().services.pubsub._across.elsewhere))  # type: ignore[union-attr]
+        await until(lambda: bool(node._started().services.pubsub._across.elsewhere))
         await client.publish("t.x", {"a": 1})
         crossed = await raw.receive_of("internal-publish")
         assert [(each["topic"], each["payload"]) for each in crossed["messages"]] == [("t.x", {"a": 1})]

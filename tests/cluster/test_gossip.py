@@ -237,7 +237,7 @@ def test_what_is_over_a_limit_is_refused_by_name_and_changes_nothing(event: obje
     one.wait(20)
     before = (one.machine.digest, dict(one.machine.vector_clock), shown(one))
     with pytest.raises(ClusterError) as failed:
-        one.machine.step(one.now, event)  # type: ignore[arg-type]
+        one.machine.step(one.now, event)
     assert failed.value.code == code
     assert failed.value.state_changed is False
     assert (one.machine.digest, dict(one.machine.vector_clock), shown(one)) == before
@@ -515,7 +515,7 @@ def test_of_two_proposals_at_once_at_most_one_is_accepted() -> None:
     going: list[tuple[str, str, Gossip]] = []
 
     def do(name: str, event: object) -> list[Decided]:
-        effects = ones[name].machine.step(0.0, event)  # type: ignore[arg-type]
+        effects = ones[name].machine.step(0.0, event)
         for other in ones:
             going.extend((name, other, message) for message in sent(effects, to=other))
         return only(effects, Decided)

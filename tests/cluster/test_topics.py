@@ -148,7 +148,7 @@ async def test_what_is_published_again_at_another_node_after_a_lost_acknowledgem
         at_a, at_b, at_c = await clients(nodes)
         async with at_c.subscribe("once") as messages:
             for client in (at_a, at_b):
-                message = PubSubMessage(topic="once", payload=b"\x01", message_id="m1", publisher="p")  # type: ignore[arg-type]
+                message = PubSubMessage(topic="once", payload=b"\x01", message_id="m1", publisher="p")
                 from msgspec import Raw
 
                 message.payload = Raw(b"\x01")

@@ -64,7 +64,7 @@ class Transcript:
                 return self._wait(float(seconds))
             case ["hear", by, event, about, *rest]:
                 source = rest[1] if rest else by.partition("/")[0]
-                update = said(event, self._node(about), source, self.one.machine._core.wall)  # type: ignore[arg-type]
+                update = said(event, self._node(about), source, self.one.machine._core.wall)
                 effects = self.one.step(self._peer(by).says("membership_update", update, now=self.one.now))
             case ["probe", by, target]:
                 payload = MembershipProbe(target=target)

@@ -32,7 +32,8 @@ class Finding(NamedTuple):
 @click.option("--config", metavar="F", help="The TOML file of settings that the node would be started with.")
 @json_option
 def doctor(config: str | None, as_json: bool) -> None:
-    """Check what a node with these settings needs: versions, limits, ports, TLS files, the store.
+    """Check what a node with these settings needs: versions, limits, ports, TLS files, the store, and
+    whether its cluster would let it in.
 
     Settings come from the file, then the environment, as with `mpreg serve`. Exits with 1 if something is in the way.
     """
@@ -72,6 +73,12 @@ def _findings(config: str | None) -> Iterator[Finding]:
     yield _host(settings)
     if settings.tls_cert or settings.tls_key or settings.tls_ca or (settings.wss, settings.tcps) != ("off", "off"):
         yield _tls(settings)
+    if settings.cluster:
+        from mpreg.cli.doctor_cluster import cluster_findings
+
+        yield from cluster_findings(settings)
+        if settings.store in ("embedded:", "shared:"):
+            return  # what speaks against it is told above
     yield from _store(settings)
 
 

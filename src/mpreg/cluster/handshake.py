@@ -44,6 +44,7 @@ class Identity(msgspec.Struct, frozen=True):
     started: float = 0.0
     incarnation: int = 0
     meta: dict[str, str] = {}
+    check: bool = False
 
 
 class State(Enum):
@@ -96,6 +97,7 @@ class Handshake:
             (),
             (),
             me.cluster_id,
+            check=me.check,
             node_id=me.node_id,
             run=me.run,
             nonce=self._nonce,
@@ -138,7 +140,7 @@ class Handshake:
             if hello.run == me.run:
                 raise ClusterError("CLUSTER_SELF", f"{me.node_id!r} has dialled itself", node_id=me.node_id)
             raise name_taken(me.node_id)
-        self._peer = Identity(hello.node_id, hello.run, hello.cluster_id)
+        self._peer = Identity(hello.node_id, hello.run, hello.cluster_id, check=hello.check)
         self._theirs = [hello.node_id, hello.run, hello.cluster_id, hello.nonce]
 
     def _check_proof(self, hello: Hello) -> None:
@@ -163,6 +165,7 @@ class Handshake:
             hello.started or 0.0,
             hello.incarnation or 0,
             hello.meta or {},
+            peer.check,
         )
 
     def _proved(self) -> Hello:

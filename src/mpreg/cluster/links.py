@@ -210,6 +210,8 @@ class Links:
             raise ClusterError("CLUSTER_NODE_NOT_FOUND", "This node is leaving", retryable=True)
         if self._refuses(peer):
             raise name_taken(peer.node_id)
+        if peer.check:
+            raise ClusterError("CLUSTER_CHECKED", f"{peer.node_id!r} would be let in")
         old = self.nodes.get(peer.node_id)
         if old is not None:
             self._compare(old, peer, dials)
@@ -295,7 +297,7 @@ class Links:
         log.warning("A link was refused: %s", error)
 
 
-_HARMLESS: Final = frozenset({"CLUSTER_ALREADY_LINKED", "CLUSTER_SELF"})
+_HARMLESS: Final = frozenset({"CLUSTER_ALREADY_LINKED", "CLUSTER_SELF", "CLUSTER_CHECKED"})
 """What happens when nodes look for each other."""
 
 

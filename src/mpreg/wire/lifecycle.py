@@ -43,6 +43,8 @@ class Hello(WhatMessage, frozen=True, tag="HELLO"):
     """In the second HELLO: that the sender knows the cluster's secret (`docs/cluster.md` says how it is made)."""
     offers: tuple[Offer, ...] = ()
     """Those of `funs` of which there is more to say than the name."""
+    check: bool = False
+    """The sender only wants to know whether it would be let in: the proof is answered by `CLUSTER_CHECKED`."""
     timestamp: float | UnsetType = UNSET
     started: float | UnsetType = UNSET
     """Seconds since 1970 at which this run of the node began; in the second HELLO, like `incarnation` and `meta`."""
