@@ -11,7 +11,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from mpreg.errors import MpregError, ResourceError, TransportError
 from mpreg.transport.framing import Framing
@@ -27,11 +29,40 @@ BATCH_BYTES: Final = 256 * 1024
 """Joined into one write at most; also what the event loop may buffer before it asks for a pause."""
 WHOLE_BYTES_MAX: Final = 64 * 1024
 """A message up to this is copied behind its header; a longer one is not copied."""
+BUSY_S: Final = 0.0002
+"""A link that was written to within this time is written to again only at the end of the turn."""
 CLOSE_S: Final = 5.0
 """For the peer to take what was still waiting and to say goodbye; then the socket is cut."""
 LINGER_S: Final = 1.0
 """A peer whose framing is lost is read and dropped this long, so that it can learn why: a socket that is closed
 with unread bytes takes back what was just written."""
+
+
+class Reading:
+    """Of one event loop: is a link being read, and which other links were sent something meanwhile?"""
+
+    __slots__ = ("active", "others")
+
+    def __init__(self) -> None:
+        self.active = False
+        self.others: list[SocketLink] = []
+
+    def end(self) -> None:
+        self.active = False
+        if self.others:
+            others, self.others = self.others, []
+            for link in others:
+                link.flush_soon()
+
+
+def reading_of(loop: asyncio.AbstractEventLoop) -> Reading:
+    found = _READINGS.get(loop)
+    if found is None:
+        found = _READINGS[loop] = Reading()
+    return found
+
+
+_READINGS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Reading]] = WeakKeyDictionary()
 
 
 class _Long:
@@ -51,6 +82,7 @@ class SocketLink:
     __slots__ = (
         "_close_timer",
         "_error",
+        "_flushed_at",
         "_frame",
         "_framing",
         "_gone",
@@ -74,6 +106,7 @@ class SocketLink:
         "heard",
         "lingering",
         "peer",
+        "reading",
         "restricted",
         "turn",
     )
@@ -94,7 +127,9 @@ class SocketLink:
         """Framing is lost: what still comes is dropped."""
         self.turn = False
         """A flush is on its way: a read is being handled, or a callback is scheduled."""
+        self.reading = reading_of(loop)
         self._loop = loop
+        self._flushed_at = 0.0
         self._transport = transport
         self._framing = framing
         self._frame = framing.frame
@@ -155,7 +190,10 @@ class SocketLink:
             self._check_waiting(size)
         if not self.turn:
             self.turn = True
-            self._loop.call_soon(self.flush)
+            if self.reading.active:
+                self.reading.others.append(self)
+            else:
+                self._loop.call_soon(self.flush)
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self._gone and not self._transport.is_closing():
@@ -216,6 +254,16 @@ class SocketLink:
                 self._flush_in_batches()
         if self.closing and not out:
             self._drained()
+
+    def flush_soon(self) -> None:
+        """At the end of the read of another link: at once, unless this link was just written to. Then there is much to
+        do, and what other reads of this turn send here can leave in the same write."""
+        now = monotonic()
+        if now - self._flushed_at < BUSY_S:
+            self._loop.call_soon(self.flush)
+        else:
+            self._flushed_at = now
+            self.flush()
 
     def pause_writing(self) -> None:
         self._paused = True

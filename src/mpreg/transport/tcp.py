@@ -44,13 +44,14 @@ class TcpProtocol(asyncio.Protocol):
         link.heard = True
         if link.closing:
             return
-        link.turn = True
+        link.turn = link.reading.active = True
         try:
             self._reader.feed(data)
         except Exception:
             log.exception("%s: a message could not be handled", link.url)
             link.close(handler_failed())
         link.flush()
+        link.reading.end()
 
     def eof_received(self) -> None:
         if not self.link.lingering and not self._reader.between_messages:
