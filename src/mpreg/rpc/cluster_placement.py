@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from mpreg.errors import RpcError
 from mpreg.rpc.execution import LocalFunction
@@ -13,6 +14,8 @@ from mpreg.rpc.placement import LocalPlacement, Provider
 from mpreg.rpc.registry import NAME_BYTES_MAX
 from mpreg.rpc.remote import RemoteCalls, RemoteFunction
 from mpreg.transport.session import Session
+
+ONLY_MAX: Final = 10_000
 
 Load = Callable[[Session], float]
 """How busy a node says that it is: functions that run there; infinite for one that is to get no new work."""
@@ -28,6 +31,9 @@ class ClusterPlacement:
         rng: random.Random | None = None,
     ) -> None:
         self.offers: Offers[Session] = Offers()
+        self._only: dict[tuple[str, Sequence[str]], RemoteFunction] = {}
+        """What one other node has and this one has not; of one version of both."""
+        self._version = (0, 0)
         self._local = local
         self._calls = calls
         self._load = load
@@ -37,6 +43,14 @@ class ClusterPlacement:
     def place(self, fun: str, locs: Sequence[str]) -> Provider:
         if not len(self.offers):
             return self._local.place(fun, locs)
+        version = (self.offers.version, self._local.version)
+        if version != self._version:
+            self._version = version
+            self._only.clear()
+        only = self._only.get((fun, locs))
+        return self._place(fun, locs) if only is None else only
+
+    def _place(self, fun: str, locs: Sequence[str]) -> Provider:
         own = self._local.look(fun, locs)
         if own is not None and self._has_room(own):
             return own
@@ -45,7 +59,10 @@ class ClusterPlacement:
             if own is not None:
                 return own
             raise self._not_found(fun, locs)
-        return RemoteFunction(self._calls, chosen, self._choose)
+        remote = RemoteFunction(self._calls, chosen, self._choose)
+        if own is None and len(self._only) < ONLY_MAX and len(self.offers.find(fun, tuple(locs))) == 1:
+            self._only[fun, locs] = remote
+        return remote
 
     def _choose(self, fun: str, locs: Sequence[str], tried: Sequence[Session]) -> Offered[Session] | None:
         """Of two random ones. One that leaves only if there is no other: its functions still run, maybe."""

@@ -22,6 +22,8 @@ class Offered(NamedTuple, Generic[N]):
 class Offers(Generic[N]):
     def __init__(self) -> None:
         self._by_name: dict[str, list[Offered[N]]] = {}
+        self.version = 0
+        """Of what is offered."""
         self._names: dict[N, tuple[str, ...]] = {}
         self._found: dict[tuple[str, tuple[str, ...]], list[Offered[N]]] = {}
 
@@ -43,6 +45,7 @@ class Offers(Generic[N]):
         self._names[node] = tuple(names)
 
     def remove(self, node: N) -> None:
+        self.version += 1
         self._found.clear()
         for name in self._names.pop(node, ()):
             left = [offered for offered in self._by_name[name] if offered.node != node]

@@ -55,6 +55,11 @@ class LocalPlacement:
         function = self._registry.look(fun, locs)
         return None if function is None else self._provider(function)
 
+    @property
+    def version(self) -> int:
+        """Changes with what there is."""
+        return len(self._registry)
+
     def has(self, fun: str) -> bool:
         """With whatever resources."""
         return self._registry.has(fun)
