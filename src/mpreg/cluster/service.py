@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 import time
@@ -54,7 +55,7 @@ from mpreg.transport import Backoff, Link, LinkHandler
 from mpreg.transport.session import Session
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
-from mpreg.wire.gossip import CacheUpdate, Gossip, NodeHealth, NodeInfo, Rumor, decode_payload
+from mpreg.wire.gossip import CacheUpdate, Gossip, NodeHealth, NodeInfo, Rumor, decode_payload, in_messagepack
 from mpreg.wire.lifecycle import Hello, Offer
 from mpreg.wire.message import Message
 
@@ -64,6 +65,9 @@ HEALTH_S = 1.0
 """How often this node looks at its own load."""
 SEEDS_S = 20.0
 """How often seeds that are not linked are tried again once the node has found others."""
+
+NAME_S = 30.0
+"""So long a node whose name is taken waits for the other one to be noticed as dead: it may be its own last run."""
 
 Offers = Callable[[], tuple[tuple[str, ...], tuple[str, ...], tuple[Offer, ...]]]
 """Functions, all their resources, and those functions of which there is more to say."""
@@ -268,9 +272,8 @@ class ClusterService:
         self.step(Farewell(node.node_id))
 
     def _on_gossip(self, node: NodeLink, message: Gossip, encoding: Encoding) -> None:
-        if encoding is not Encoding.MSGPACK:
-            self.links.counts["gossip_not_msgpack"] += 1
-            return
+        if encoding is Encoding.JSON:
+            message = in_messagepack(message)
         self.step(Received(node.node_id, message))
 
     def _on_hello(self, node: NodeLink, hello: Hello, encoding: Encoding) -> None:
@@ -319,7 +322,7 @@ class ClusterService:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(effect)
             case NameTaken(holder):
-                self._fail(holder)
+                self._fail(f"at {', '.join(holder.advertised_urls)}")
 
     def _tick(self) -> None:
         self._wake = None
@@ -348,12 +351,12 @@ class ClusterService:
             if handler is not None:
                 handler(message, payload)
 
-    def _fail(self, holder: NodeInfo) -> None:
+    def _fail(self, where: str) -> None:
+        me = self.options.node_id
         error = ClusterError(
             "CLUSTER_NAME_TAKEN",
-            f"A node at {', '.join(holder.advertised_urls)} is called {holder.node_id!r} and was there before: this "
-            "one leaves the cluster; give it another name",
-            node_id=holder.node_id,
+            f"A node {where} is called {me!r} and was there before: this one leaves the cluster; give it another name",
+            node_id=me,
         )
         log.error("%s", error)
         self.left = True
@@ -398,6 +401,7 @@ class ClusterService:
         the other."""
         backoff = Backoff(base_s=0.1, max_s=10.0)
         found: dict[str, str] = {}
+        taken_since = math.inf
         while not self.left:
             for url in await self._seeds.urls():
                 if found.get(url) in (*self.links.nodes, self.options.node_id):
@@ -408,9 +412,15 @@ class ClusterService:
                     if error.code in ("CLUSTER_SELF", "CLUSTER_ALREADY_LINKED"):
                         found[url] = str(error.details.get("node_id", ""))
                         continue
-                    level = logging.DEBUG if self.links.nodes or error.retryable else logging.WARNING
-                    log.log(level, "The seed %s does not let this node in: %s", url, error)
+                    if error.code == "CLUSTER_NAME_TAKEN":
+                        taken_since = min(taken_since, self._loop.time())
+                    quiet = self.links.nodes or error.code.startswith(("TRANSPORT_", "TIMEOUT_"))
+                    log.log(logging.DEBUG if quiet else logging.WARNING, "%s does not let this node in: %s", url, error)
+            if self._loop.time() - taken_since > NAME_S and not self.links.nodes:
+                self._fail(f"of the cluster {self.options.cluster_id!r}")
+                return
             if self.links.nodes:
+                taken_since = math.inf
                 backoff.reset()
                 await asyncio.sleep(SEEDS_S * (0.5 + random.random()))
             else:
