@@ -77,6 +77,11 @@ async def test_the_commands_of_the_command_line_say_what_the_guide_says(tmp_path
         ("dependent.py", "less\n"),
         ("typed.py", None),
         ("poppo_keys.py", None),
+        (
+            "cluster.py",
+            "red greets you\nblue greets you\nown functions run at home: green\n"
+            "published at red, heard at green\ngreen has left: RPC_FUNCTION_NOT_FOUND\n",
+        ),
     ],
 )
 async def test_an_example_runs_as_it_stands(tmp_path: Path, example: str, says: str | None) -> None:
