@@ -26,16 +26,15 @@ def member(name: str, *join: str) -> Node:
 async def main() -> None:
     async with member("red") as red:
         seed = red.listeners["tcp"]
-        async with member("green", seed) as green, member("blue", seed):
-            async with connect(green) as client:
-                while len(await client.call("mpreg.nodes")) < 3 or not await knows(client, "blue.greet"):
-                    await asyncio.sleep(0.05)
-                print(await client.call("red.greet", "you"))
-                print(await client.call("blue.greet", "you"))
-                print("own functions run at home:", await client.call("whoami"))
-                async with client.subscribe("news.#") as news, connect(red) as elsewhere:
-                    await elsewhere.publish("news.today", "published at red, heard at green")
-                    print((await anext(news)).payload)
+        async with member("green", seed) as green, member("blue", seed), connect(green) as client:
+            while len(await client.call("mpreg.nodes")) < 3 or not await knows(client, "blue.greet"):
+                await asyncio.sleep(0.05)
+            print(await client.call("red.greet", "you"))
+            print(await client.call("blue.greet", "you"))
+            print("own functions run at home:", await client.call("whoami"))
+            async with client.subscribe("news.#") as news, connect(red) as elsewhere:
+                await elsewhere.publish("news.today", "published at red, heard at green")
+                print((await anext(news)).payload)
         async with connect(red) as client:
             try:
                 await client.call("green.greet", "you")
