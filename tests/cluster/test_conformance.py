@@ -12,6 +12,7 @@ from tests.cluster.nodes import cluster, known_to, links_of, settings, until
 from tests.cluster.raw_node import RawNode
 
 from mpreg.client import connect
+from mpreg.errors import MpregError
 from mpreg.node import Node
 
 pytestmark = pytest.mark.anyio
@@ -320,4 +321,18 @@ async def test_what_a_node_may_not_say_is_an_error_and_the_link_stays(node: Node
     assert (await raw.receive_of("error-response"))["error"]["code"].startswith(("PROTOCOL_", "PUBSUB_"))
     raw.send({"role": "internal-rpc", "u": "2", "command": "add", "args": [1, 2]})
     assert (await raw.receive_of("internal-answer"))["r"] == 3
+    await raw.close()
+
+
+async def test_a_node_that_answers_probes_but_nothing_else_holds_up_nobody(node: Node) -> None:
+    raw = await joined(node, funs=["far"])
+    rpc = node._started().services.rpc
+    async with connect(url(node)) as client:
+        for _ in range(3):
+            with pytest.raises(MpregError) as raised:
+                await client.call("far", timeout=0.05)
+            assert raised.value.code == "TIMEOUT_EXCEEDED"
+        await until(lambda: len(rpc) == 0 and rpc._open == {} and rpc._relays == {})
+        assert await client.call("add", 1, 2) == 3
+        assert len(node._started().services.in_cluster().calls) == 0
     await raw.close()

@@ -69,7 +69,8 @@ class RemoteCalls:
         u = call.u = str(self._next_u())
         timeout_ms = max(timeout_s * 1e3, 1e-3)
         message = InternalRpc(u, call.fun, call.args, call.kwargs, locs=call.locs, timeout_ms=timeout_ms)
-        node.send(message, call.encoding)
+        encoding = call.encoding
+        link.send((codec.encode_json if encoding is Encoding.JSON else codec.encode_msgpack)(message), encoding)
         mine = self._open.get(node)
         if mine is None:
             self._open[node] = {u: call}

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_DEFAULT_MS: Final = 30_000.0
 TIMEOUT_MS_MAX: Final = 86_400_000.0
+SWEEP_S: Final = 0.1
+"""How late a request may be answered whose node neither answers nor minds the deadline."""
 CANCEL_S: Final = 1.0
 """How long a function that was cancelled when the node stops may take to clean up."""
 
@@ -63,7 +65,18 @@ Answer = type[RpcResponse] | type[InternalAnswer]
 class _Request:
     """One that is under way."""
 
-    __slots__ = ("answer", "deadline", "encoding", "is_answered", "session", "started", "task", "timeout_s", "u")
+    __slots__ = (
+        "answer",
+        "deadline",
+        "encoding",
+        "is_answered",
+        "is_open",
+        "session",
+        "started",
+        "task",
+        "timeout_s",
+        "u",
+    )
 
     def __init__(self, session: Session, u: str, encoding: Encoding, timeout_s: float, answer: Answer) -> None:
         self.session = session
@@ -73,7 +86,9 @@ class _Request:
         self.timeout_s = timeout_s
         self.started = monotonic()
         self.is_answered = False
-        self.deadline: Deadline | None = None  # together with `task`, once the request has to wait for something
+        self.is_open = False
+        """It has to wait for something, so `rpc-cancel` must find it."""
+        self.deadline: Deadline | None = None
         self.task: asyncio.Task[None] | RemoteCall | None = None
 
     def left_s(self) -> float:
@@ -95,8 +110,9 @@ class RpcService:
         self._starter = Starter(self._loop)
         self._open: dict[Session, dict[str, _Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._relays: set[_Request] = set()
-        """Those that only wait for another node."""
+        self._relays: dict[_Request, float] = {}
+        """Those that only wait for another node, which minds the deadline; when to stop believing that it does."""
+        self._sweeping: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] = self._loop.create_future()
         self._draining = False
 
@@ -157,17 +173,28 @@ class RpcService:
         """To another node, without a task that would only wait."""
         call = provider.relay(command, request.encoding, timeout_s, partial(self._relayed, request, command.name))
         request.task = call
-        self._relays.add(request)
+        self._relays[request] = request.started + timeout_s + SWEEP_S
+        request.is_open = True
         mine = self._open.get(request.session)
         if mine is None:
             self._open[request.session] = {request.u: request}
         else:
             mine[request.u] = request
-        request.deadline = self._deadlines.add(timeout_s, partial(self._expire, request))
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
         call.start(timeout_s)
 
+    def _sweep(self) -> None:
+        """One timer for all that wait for other nodes, as their own deadlines would cost more than passing them on."""
+        self._sweeping = None
+        now = monotonic()
+        for request in [request for request, expires in self._relays.items() if expires <= now]:
+            self._expire(request)
+        if self._relays:
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+
     def _relayed(self, request: _Request, command: str, result: Raw | None, error: MpregError | None) -> None:
-        self._relays.discard(request)
+        self._relays.pop(request, None)
         if error is not None:
             self._fail(request, error, command or None)
         else:
@@ -187,6 +214,7 @@ class RpcService:
         if session.closed:  # the function has closed it in its first step
             task.cancel()
             return
+        request.is_open = True
         self._open.setdefault(session, {})[request.u] = request
         request.deadline = self._deadlines.add(request.left_s(), partial(self._expire, request))
 
@@ -202,7 +230,7 @@ class RpcService:
             if self._close(request):
                 self._statistics_of(request).failed_requests += 1
             assert request.task is not None
-            self._relays.discard(request)
+            self._relays.pop(request, None)
             request.task.cancel()
 
     async def drain(self, grace_s: float) -> None:
@@ -218,6 +246,8 @@ class RpcService:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CANCEL_S)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         self._starter.close()
 
     # How a request goes.
@@ -321,7 +351,7 @@ class RpcService:
         """Before its function does."""
         self._fail(request, error)
         assert request.task is not None
-        self._relays.discard(request)
+        self._relays.pop(request, None)
         request.task.cancel()
 
     def _close(self, request: _Request) -> bool:
@@ -331,6 +361,7 @@ class RpcService:
         request.is_answered = True
         if request.deadline is not None:
             request.deadline.cancel()
+        if request.is_open:
             mine = self._open[request.session]
             del mine[request.u]
             if not mine:
