@@ -66,6 +66,7 @@ class Caches:
         near = self._near.get(namespace)
         if near is None:
             near = self._near[namespace] = NearCache(entries_max)
+        near.entries_max = max(near.entries_max, entries_max)
         if self.is_near(namespace) is None:
             if self._watching is None:
                 self._watching = asyncio.get_running_loop().create_task(self._watch())
