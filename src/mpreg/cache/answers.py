@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw
 
 from mpreg.cache.entry import Entry
 from mpreg.cache.key import invalid, parse_key, store_key
+from mpreg.deadlines import Deadline
 from mpreg.errors import CacheError, MpregError
 from mpreg.transport.session import Session
 from mpreg.wire import codec
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 
 class Asked:
+    deadline: Deadline
+    """By when it is answered; set once it has to wait."""
+
     def __init__(self, session: Session, message: CacheRequest, encoding: Encoding) -> None:
         self.session = session
         self.message = message

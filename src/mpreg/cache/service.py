@@ -11,6 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -21,6 +22,7 @@ from mpreg.cache.coherence import Update
 from mpreg.cache.operations import Operations
 from mpreg.cache.requests import levels_of, timeout_s
 from mpreg.cache.watching import Watching
+from mpreg.deadlines import Deadlines
 from mpreg.errors import CacheError, MpregError, ProtocolError, ResourceError
 from mpreg.transport.session import Session
 from mpreg.wire.cache import CacheAnalytics, CacheRequest, CacheResponse, CacheWatch, Period
@@ -38,6 +40,8 @@ class CacheService:
     """`cache` is None on a node without a store; then every request is refused."""
 
     def __init__(self, cache: Cache | None, publish: Publish) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._loop)
         self.cache = cache
         self.node = secrets.token_hex(5)
         self.watching = Watching()
@@ -63,6 +67,7 @@ class CacheService:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._deadlines.close()
         if self.cache is not None:
             await self.cache.close()
 
@@ -92,7 +97,16 @@ class CacheService:
         limit = cache.settings.requests_max
         if len(self._tasks) >= limit:
             raise ResourceError("RESOURCE_EXHAUSTED", f"{limit} requests of the cache wait, which is the limit")
-        self._spawn(self._answer(cache, asked))
+        settings = cache.settings
+        try:
+            levels_of(message.options)
+            default_ms = settings.long_timeout_ms if message.operation in LONG else settings.timeout_ms
+            within_s = timeout_s(message.options, default_ms)
+        except CacheError as error:
+            self._refuse(asked, error)
+            return
+        task = self._spawn(self._answer(asked, within_s))
+        asked.deadline = self._deadlines.add(within_s, partial(self._expire, asked, task, within_s))
 
     def _answer_at_once(self, cache: Cache, asked: Asked) -> bool:
         message = asked.message
@@ -120,31 +134,28 @@ class CacheService:
             asked.send_found(cache, entry, "L1", uses, now, before)
         return True
 
-    async def _answer(self, cache: Cache, asked: Asked) -> None:
+    async def _answer(self, asked: Asked, within_s: float) -> None:
         assert self._operations is not None
-        message = asked.message
         try:
-            long = message.operation in LONG
-            within_s = timeout_s(message.options, cache.settings.long_timeout_ms if long else cache.settings.timeout_ms)
-            levels_of(message.options)
-            try:
-                async with asyncio.timeout(within_s):
-                    response = await self._operations.run(asked, within_s)
-            except TimeoutError:
-                raise CacheError(
-                    "CACHE_TIMEOUT",
-                    f"no answer within {within_s * 1000:.0f} ms",
-                    timeout_ms=within_s * 1000,
-                    state_changed=False if message.operation in ("get", "get_many") else None,
-                ) from None
-            if response is not None:
-                asked.send(response)
+            response = await self._operations.run(asked, within_s)
         except MpregError as error:
             self._refuse(asked, error)
         except Exception:
             log.exception("A request of the cache could not be handled")
             failed = ProtocolError("PROTOCOL_INTERNAL_ERROR", "The node failed; its log says why", state_changed=None)
             self._refuse(asked, failed)
+        else:
+            asked.send(response)
+        finally:
+            asked.deadline.cancel()
+
+    def _expire(self, asked: Asked, task: asyncio.Task[None], within_s: float) -> None:
+        if not task.done():
+            reads = asked.message.operation in ("get", "get_many")
+            text = f"no answer within {within_s * 1000:.0f} ms"
+            changed = False if reads else None
+            self._refuse(asked, CacheError("CACHE_TIMEOUT", text, timeout_ms=within_s * 1000, state_changed=changed))
+            task.cancel()
 
     def _refuse(self, asked: Asked, error: MpregError) -> None:
         asked.send(error_response_of(asked.message.u, error))
@@ -184,7 +195,8 @@ class CacheService:
             raise CacheError("CACHE_STORE_UNAVAILABLE", "This node runs without a store", retryable=False)
         return self.cache
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
