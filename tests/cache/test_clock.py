@@ -19,7 +19,7 @@ class Now:
 @given(st.lists(st.tuples(st.floats(0.0001, 2), st.floats(0.0001, 2), st.floats(0, 30)), min_size=1, max_size=20))
 def test_it_is_never_behind_and_the_quickest_answer_counts(answers: list[tuple[float, float, float]]) -> None:
     now, store_ahead_s, quickest = Now(), 1234.5, 10.0
-    clock = StoreClock(now)
+    clock, steady_ms = StoreClock(now), 0
     for there_s, back_s, pause_s in answers:
         sent = now.seconds
         now.seconds += there_s
@@ -27,6 +27,8 @@ def test_it_is_never_behind_and_the_quickest_answer_counts(answers: list[tuple[f
         now.seconds += back_s
         clock.heard(store_ms, sent)
         quickest = min(quickest, there_s)
+        assert clock.steady_ms() >= steady_ms
+        steady_ms = clock.steady_ms()
         true_ms = (now.seconds + store_ahead_s) * 1000
         assert true_ms - 1 <= clock.now_ms() <= true_ms + 2_000 + 2
         now.seconds += pause_s

@@ -48,6 +48,8 @@ def read(file: Path) -> dict[str, list[Done]]:
     """What one process has done, by key."""
     called: dict[int, Line] = {}
     found: dict[str, list[Done]] = defaultdict(list)
+    if not file.exists():  # killed before it had begun
+        return found
     for data in file.read_bytes().splitlines():
         line = msgspec.json.decode(data, type=Line)
         if not line.is_answer:

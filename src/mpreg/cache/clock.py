@@ -19,6 +19,7 @@ class StoreClock:
         self._monotonic = monotonic
         self._ahead_ms = math.inf
         self._heard = -math.inf
+        self._steady_ahead_ms = math.inf
 
     @property
     def is_known(self) -> bool:
@@ -34,6 +35,13 @@ class StoreClock:
         ahead = store_ms + 1 - sent * 1000
         if ahead <= self._ahead_ms or now - self._heard >= HEARD_S:
             self._ahead_ms, self._heard = ahead, now
+            if self._steady_ahead_ms == math.inf:
+                self._steady_ahead_ms = ahead
+
+    def steady_ms(self) -> int:
+        """About the same, but it never goes back: for what happened before what in this process."""
+        assert self.is_known, "ask the store first"
+        return int(self._monotonic() * 1000 + self._steady_ahead_ms)
 
     def now_ms(self) -> int:
         assert self.is_known, "ask the store first"

@@ -25,7 +25,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dependencies: tuple[str, ...] = ()
     """Names of what it was computed from; another entry is named by its `reference`, namespace:identifier."""
     checked_ms: int = 0
-    """When this was last known to be what the store holds. Nothing that is kept in the store itself."""
+    """When this was last known to be what the store holds, by a clock that never goes back (`StoreClock.steady_ms`).
+    Nothing that is kept in the store itself, nor on disk."""
 
     @property
     def size_bytes(self) -> int:

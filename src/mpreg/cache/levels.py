@@ -88,7 +88,7 @@ class Levels:
             return None
         now = self.clock.now_ms()
         entry = memory.get(key, now)
-        return entry if entry is not None and self._is_current(entry, now) and entry.is_fresh(now) else None
+        return entry if entry is not None and self._is_current(entry) and entry.is_fresh(now) else None
 
     async def get(self, key: bytes, levels: Collection[CacheLevel], *, strong: bool = False) -> Found:
         """`strong` is what the store says now. Else a level above may answer, and if the store is gone it may do so
@@ -130,9 +130,9 @@ class Levels:
 
     async def _verified(self, key: bytes, entry: Entry, level: CacheLevel) -> Found | None:
         """None: it is out of date, look further down."""
-        if self._is_current(entry, self.clock.now_ms()):
+        if self._is_current(entry):
             return Found(entry, level)
-        asked_ms = self.clock.now_ms()
+        asked_ms = self.clock.steady_ms()
         try:
             version = await self.store.version(key)
         except CacheError as error:
@@ -149,10 +149,10 @@ class Levels:
                 self.memory.renew(key, checked)
         return Found(checked, level)
 
-    def _is_current(self, entry: Entry, now_ms: int) -> bool:
+    def _is_current(self, entry: Entry) -> bool:
         """Nobody tells of changes while the store is gone."""
-        recently = now_ms - entry.checked_ms <= self._revalidate_ms
-        return recently and entry.checked_ms >= self._trusted_ms and self.store.is_up
+        recently = self.clock.steady_ms() - entry.checked_ms <= self._revalidate_ms
+        return recently and entry.checked_ms > self._trusted_ms and self.store.is_up
 
     async def _read_together(self, key: bytes, levels: Collection[CacheLevel]) -> Record | None:
         """All who miss one key at the same time read it once."""
@@ -171,7 +171,7 @@ class Levels:
     async def _read(self, key: bytes, levels: Collection[CacheLevel]) -> Record | None:
         under = self._enter(key)
         try:
-            asked_ms = self.clock.now_ms()
+            asked_ms = self.clock.steady_ms()
             record = await self.store.get(key)
             if record is None:
                 self._drop(key, 2**53)
@@ -204,7 +204,7 @@ class Levels:
             meta = new_meta(tags, dependencies)
             if meta is not None:
                 await self.indexes.add(key, meta, ttl_ms + stale_ms if ttl_ms else 0)
-            asked_ms = self.clock.now_ms()
+            asked_ms = self.clock.steady_ms()
             with self.unsure(key):
                 written = await self.store.put(
                     key,
@@ -286,7 +286,7 @@ class Levels:
 
     def missed(self) -> None:
         """Some of what others said is lost: whatever the node holds has to be checked before it is served."""
-        self._trusted_ms = self.clock.now_ms()
+        self._trusted_ms = self.clock.steady_ms()
         for under in self._under.values():
             under.floor = 2**53
 
