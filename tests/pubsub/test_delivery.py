@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import tracemalloc
+import sys
 from typing import Any
 
 import msgspec
@@ -353,17 +353,30 @@ async def test_counts_are_those_of_the_note() -> None:
     service.close()
 
 
-async def test_a_subscription_of_a_connection_is_small() -> None:
+async def test_an_outbox_in_which_nothing_waits_is_small() -> None:
     """A node may have a million of them."""
-    service = new_service(subscriptions_per_connection_max=10_000)
+    service = new_service(written_bytes_max=1)
     peer = Peer(service, Encoding.MSGPACK)
-    peer.subscribe("first", "a.first.*")
-    tracemalloc.start()
-    try:
-        for number in range(2_000):
-            peer.subscribe(f"s{number}", f"a.{number}.*", batch=True)
-        size, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert size / 2_000 < 1_200
+    for id in ("one", "two"):
+        peer.subscribe(id, "a.b", batch=True)
+    one, two = (subscription.receiver for subscription in service._exchange.owned_by(peer.session))
+
+    def own_bytes() -> int:
+        assert not hasattr(one, "__dict__")
+        parts = {name: getattr(one, name) for name in type(one).__slots__}
+        owned = [part for name, part in parts.items() if part is not getattr(two, name)]
+        return sys.getsizeof(one) + sum(map(sys.getsizeof, owned))
+
+    assert own_bytes() < 500
+    peer.link.reads = False
+    peer.publish("a.b")
+    service._delivery.flush()
+    peer.publish("a.b")
+    service._delivery.flush()
+    assert own_bytes() > 1_000, "a queue of its own"
+    peer.link.read_all()
+    while service._delivery.slow:
+        peer.link.read_all()
+        service._delivery.pump()
+    assert own_bytes() < 500
     service.close()
