@@ -177,3 +177,15 @@ async def test_a_node_without_a_cluster_says_so(tmp_path: Path) -> None:
         code, _, err = await mpreg(tmp_path, "cluster", "state", "--url", served.url)
         assert code == 1
         assert "CLUSTER_NOT_CLUSTERED" in err
+
+
+async def test_workers_that_advertise_are_each_reached_and_clients_learn_no_port_of_nodes(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("0123456789abcdef")
+    options = ("--workers", "2", "--ws", "off", "--tcp", "0", "--store", "off", "--membership", "local")
+    options += ("--cluster", "c", "--cluster-secret-file", str(tmp_path / "secret"))
+    async with serving(tmp_path, app(tmp_path), *options, "--advertise", "tcp://127.0.0.1:9") as served:
+        found = await until_nodes(served.url, **{"w-1": "alive", "w-2": "alive"})
+        first = {each["advertised_urls"][0] for each in found}
+        assert len(first) == 2
+        assert all(each["linked"] for each in found if not each.get("self"))
+        assert {url for each in found for url in each["client_urls"]} == {"tcp://127.0.0.1:9"}

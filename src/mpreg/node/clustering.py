@@ -107,8 +107,9 @@ class Clustering:
             limits, share = self.cluster.options.limits, settings.reuse_port
             self._listener = await listen(url, self.cluster.accept, limits=limits, share=share)
             urls["cluster"] = self._listener.url
-        advertised = self.cluster.options.advertise
-        self._client_urls = list(advertised or (_reachable(urls[name]) for name in ADVERTISED[1:] if name in urls))
+        reached = self.cluster.options.advertise or [_reachable(urls[name]) for name in ADVERTISED if name in urls]
+        nodes_only = None if self._listener is None else parse(self._listener.url).port
+        self._client_urls = [url for url in reached if parse(url).port != nodes_only]
         self.cluster.options.meta["clients"] = " ".join(self._client_urls)
         await self.cluster.listening(tuple(_reachable(urls[name]) for name in ADVERTISED if name in urls))
 

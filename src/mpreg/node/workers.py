@@ -30,9 +30,10 @@ from mpreg.errors import ConfigError
 from mpreg.node import logs
 from mpreg.node.node import Node
 from mpreg.node.ready import ReadyFile
-from mpreg.node.settings import Settings
+from mpreg.node.settings import Settings, listed
 from mpreg.store import Embedded
 from mpreg.transport import Backoff
+from mpreg.transport.url import parse, url_of
 
 log = logging.getLogger(__name__)
 
@@ -206,6 +207,10 @@ class _Supervisor:
         overrides |= {**self._ports, "name": f"{settings.name}-{number + 1}", "store": self._store}
         overrides |= {"cluster": settings.cluster or f"workers-{settings.name}", "cluster_port": self._links[number]}
         overrides |= {"join": self._join(), "ready_file": str(ready)}
+        advertised = listed(settings.advertise)
+        if advertised:  # the ports of clients lead to any worker; the first address leads to this one
+            host = parse(advertised[0]).host
+            overrides["advertise"] = (url_of("tcp", host, self._links[number]), *advertised)
         if settings.cluster_secret_file is None and not settings.cluster:
             overrides["cluster_secret_file"] = self._secret()
         words: list[str] = []
@@ -229,9 +234,7 @@ class _Supervisor:
         host = self._settings.host
         host = "127.0.0.1" if host in ("0.0.0.0", "localhost") else "::1" if host == "::" else host  # noqa: S104
         host = f"[{host}]" if ":" in host else host
-        asked = self._settings.join
-        others = tuple(asked.replace(",", " ").split()) if isinstance(asked, str) else asked
-        return (*(f"tcp://{host}:{port}" for port in self._links), *others)
+        return (*(f"tcp://{host}:{port}" for port in self._links), *listed(self._settings.join))
 
     def _secret(self) -> str:
         """Of a cluster that nobody else is meant to join."""
