@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mpreg.cluster.core import Core
-from mpreg.cluster.effects import Effect, Send
+from mpreg.cluster.effects import Effect, Send, WakeAt
 from mpreg.cluster.events import Event, Linked, Received, Tick
 from mpreg.cluster.machine import Machine
 from mpreg.cluster.settings import LAN, ClusterSettings
@@ -66,11 +66,12 @@ class One:
         while True:
             found = self.machine.step(self.now, Tick())
             effects += found
-            wake_at = found[-1].at  # the last effect is a WakeAt
-            if wake_at > until:
+            wake = found[-1]
+            assert isinstance(wake, WakeAt)
+            if wake.at > until:
                 self.now = until
                 return effects
-            self.now = max(self.now, wake_at)
+            self.now = max(self.now, wake.at)
 
     def link(self, *peers: Peer) -> list[Effect]:
         return self.step(*(Linked(peer.info) for peer in peers))

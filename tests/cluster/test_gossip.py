@@ -12,7 +12,7 @@ from msgspec import Raw
 from tests.cluster.machines import EPOCH, One, Peer, node, only, payloads, said, sent
 
 from mpreg.cluster.effects import Decided, Dial, HealthHeard, Heard, NodeChanged, StateChanged
-from mpreg.cluster.events import Describe, Health, Propose, Put, Received, Spread, Tick, Withdraw
+from mpreg.cluster.events import Describe, Event, Health, Propose, Put, Received, Spread, Tick, Withdraw
 from mpreg.cluster.machine import Machine
 from mpreg.cluster.owned import own_key
 from mpreg.cluster.settings import LAN
@@ -232,7 +232,7 @@ def test_a_tombstone_is_forgotten_after_its_time() -> None:
         (Spread(Rumor(name="x", data="y" * 70_000)), "CLUSTER_INVALID_VALUE"),
     ],
 )
-def test_what_is_over_a_limit_is_refused_by_name_and_changes_nothing(event: object, code: str) -> None:
+def test_what_is_over_a_limit_is_refused_by_name_and_changes_nothing(event: Event, code: str) -> None:
     one, _ = linked("b")
     one.wait(20)
     before = (one.machine.digest, dict(one.machine.vector_clock), shown(one))
@@ -514,7 +514,7 @@ def test_of_two_proposals_at_once_at_most_one_is_accepted() -> None:
         one.link(*(Peer(name, other.machine.me) for name, other in ones.items() if other is not one))
     going: list[tuple[str, str, Gossip]] = []
 
-    def do(name: str, event: object) -> list[Decided]:
+    def do(name: str, event: Event) -> list[Decided]:
         effects = ones[name].machine.step(0.0, event)
         for other in ones:
             going.extend((name, other, message) for message in sent(effects, to=other))

@@ -7,15 +7,17 @@ writes the files anew from what the machine does now; the difference is for a re
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import msgspec
-from tests.cluster.machines import One, Peer, node, said
+from tests.cluster.machines import EPOCH, One, Peer, node, said
 
 from mpreg.cluster.effects import Dial, Effect, HealthHeard, NameTaken, NodeChanged, Send, StateChanged, WakeAt
 from mpreg.cluster.events import Farewell, Leave, Linked, Put, Unlinked, Withdraw
 from mpreg.cluster.settings import LAN
 from mpreg.wire.gossip import (
     AntiEntropy,
+    EventType,
     Gossip,
     Heartbeat,
     MembershipAck,
@@ -64,7 +66,7 @@ class Transcript:
                 return self._wait(float(seconds))
             case ["hear", by, event, about, *rest]:
                 source = rest[1] if rest else by.partition("/")[0]
-                update = said(event, self._node(about), source, self.one.machine._core.wall)
+                update = said(cast(EventType, event), self._node(about), source, EPOCH + self.one.now)
                 effects = self.one.step(self._peer(by).says("membership_update", update, now=self.one.now))
             case ["probe", by, target]:
                 payload = MembershipProbe(target=target)

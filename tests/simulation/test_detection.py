@@ -3,6 +3,8 @@ holds does not grow with the cluster."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -41,7 +43,7 @@ def test_a_crash_is_noticed_by_all_in_time(nodes: int, settings: ClusterSettings
         simulation = formed(seed, nodes, settings)
         simulation.run(seed)
         simulation.crash("n1", silently=silently)
-        simulation.run_until(lambda: holds_for_dead(simulation, "n1"), timing.detection_s(settings, nodes))  # noqa: B023
+        simulation.run_until(partial(holds_for_dead, simulation, "n1"), timing.detection_s(settings, nodes))
         assert {who for _, who, _ in simulation.deaths()} == {"n1"}
 
 

@@ -127,6 +127,23 @@ def test_clocks_that_differ_by_minutes_do_no_harm() -> None:
     assert not simulation.deaths()
 
 
+def test_a_node_that_answers_probes_but_nothing_else_is_no_harm_to_others() -> None:
+    simulation = formed(6)
+    simulation.lets_through = lambda source, target, message: (
+        target != "n1" or message.message_type == "membership_probe"
+    )
+    simulation.tell("n0", Put("colour", "red"))
+    simulation.crash("n2")
+    simulation.run(60)
+    for process in simulation.running():
+        if process.node_id != "n1":
+            assert set(process.machine.state()) == {"colour"}
+            member = process.machine.member("n2")
+            assert member is not None
+            assert member.state == "dead"
+    assert {who for _, who, by in simulation.deaths() if by != "n1"} == {"n2"}
+
+
 def test_what_does_not_come_true_names_the_seed() -> None:
     simulation = formed(3, seed=99)
     with pytest.raises(RuleBroken, match="seed 99"):

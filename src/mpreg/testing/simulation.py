@@ -52,6 +52,8 @@ class Simulation:
         self.processes: dict[str, Process] = {}
         """The last run of each node, by its id."""
         self.on_effect: Callable[[Process, Effect], None] | None = None
+        self.lets_through: Callable[[str, str, Gossip], bool] | None = None
+        """Asked for each message, with source and target: a fault of your own."""
         self._record = record
         self._count_bytes = count_bytes
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -360,6 +362,8 @@ class Simulation:
 
     def _deliver(self, link: Link, process: Process, sender: Process, message: Gossip) -> None:
         if link.open and (sender.node_id, process.node_id) not in self._blocked:
+            if self.lets_through is not None and not self.lets_through(sender.node_id, process.node_id, message):
+                return
             process.received += 1
             self._step(process, events.Received(sender.node_id, message))
 
