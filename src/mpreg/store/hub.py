@@ -13,7 +13,7 @@ from mpreg.store.dial import Dial
 from mpreg.store.link import silence
 from mpreg.store.replies import StoreReplyError
 from mpreg.store.server_link import ServerLink
-from mpreg.store.subscription import Inbox, Message
+from mpreg.store.subscription import Message, Reader
 from mpreg.store.url import Address
 
 Name = tuple[Literal["SUBSCRIBE", "PSUBSCRIBE"], bytes]
@@ -38,15 +38,15 @@ class Hub:
         self._and_then = again
         self.probe_timeout_s = how.limits.probe_timeout_s
         self._names_max = how.limits.channels_max
-        self._readers: dict[Name, set[Inbox]] = {}
-        self._acknowledged: set[Inbox] = set()
+        self._readers: dict[Name, set[Reader]] = {}
+        self._acknowledged: set[Reader] = set()
         self._again: asyncio.Task[None] | None = None
         self.link = ServerLink(where, how, shared=False, on_push=self._on_push, on_up=self._on_up)
 
     def start(self) -> None:
         self.link.start()
 
-    async def add(self, inbox: Inbox, wanted: Iterable[Name]) -> None:
+    async def add(self, inbox: Reader, wanted: Iterable[Name]) -> None:
         """Returns when the server has acknowledged all of them."""
         wanted = list(wanted)
         new = sum(name not in self._readers for name in wanted)
@@ -67,13 +67,13 @@ class Hub:
                     break
         self._acknowledged.add(inbox)
 
-    def adopt(self, inbox: Inbox, wanted: Iterable[Name]) -> None:
+    def adopt(self, inbox: Reader, wanted: Iterable[Name]) -> None:
         """As `add`, before `start` and without waiting: a reader who has begun elsewhere sees a gap when it is done."""
         for name in wanted:
             self._readers.setdefault(name, set()).add(inbox)
         self._acknowledged.add(inbox)
 
-    def remove(self, inbox: Inbox, wanted: Iterable[Name]) -> None:
+    def remove(self, inbox: Reader, wanted: Iterable[Name]) -> None:
         self._acknowledged.discard(inbox)
         for name in wanted:
             readers = self._readers.get(name)

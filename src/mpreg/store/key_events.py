@@ -26,7 +26,7 @@ from mpreg.store.dial import Dial
 from mpreg.store.hub import Hub, Name, names
 from mpreg.store.notify import Silence, check_classes, ensure
 from mpreg.store.servers import Servers
-from mpreg.store.subscription import Gap, Inbox
+from mpreg.store.subscription import Gap, Inbox, Item, Message, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class KeyEvent(msgspec.Struct, frozen=True):
 
 
 KeyItem: TypeAlias = KeyEvent | Gap
+Tell: TypeAlias = Callable[[KeyItem | StoreError], None]
 
 
 class Interest(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +56,11 @@ class Interest(msgspec.Struct, frozen=True, kw_only=True):
 class KeyEvents:
     """Made by `store.keyspace_events`; it begins and ends with its `async with`."""
 
-    def __init__(self, source: EventSource, interest: Interest, messages_max: int) -> None:
+    def __init__(self, source: EventSource, interest: Interest, messages_max: int, tell: Tell | None = None) -> None:
         self._source = source
         self.interest = interest
-        self.inbox = Inbox(messages_max)
+        self._inbox = Inbox(messages_max)
+        self.reader: Reader = self._inbox if tell is None else _Told(tell)
         self.silences: dict[Hashable, Silence] = {}
 
     @property
@@ -93,11 +95,35 @@ class KeyEvents:
         return self
 
     async def __anext__(self) -> KeyItem:
-        item = await self.inbox.get()
-        if isinstance(item, Gap):
-            return item
-        # __keyspace@<db>__:<key>
-        return KeyEvent(item.channel.partition(b"__:")[2], item.data.decode("latin-1"))
+        item = await self._inbox.get()
+        return item if isinstance(item, Gap) else _event(item)
+
+
+def _event(message: Message) -> KeyEvent:
+    # __keyspace@<db>__:<key>
+    return KeyEvent(message.channel.partition(b"__:")[2], message.data.decode("latin-1"))
+
+
+class _Told:
+    """For who does not iterate: each item as it arrives, before the next one is looked at; nothing waits."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def put(self, item: Item) -> None:
+        self._call(item if isinstance(item, Gap) else _event(item))
+
+    def reconnected(self) -> None:
+        self._call(Gap("reconnect"))
+
+    def fail(self, error: StoreError) -> None:
+        self._call(error)
+
+    def _call(self, item: KeyItem | StoreError) -> None:
+        try:
+            self._tell(item)
+        except Exception:
+            logger.exception("A keyspace event could not be handled")
 
 
 class EventSource:
@@ -145,14 +171,14 @@ class EventSource:
                 raise StoreError("STORE_CLOSED", "the store is closed")
             await self._follow()
             for name in self._hubs:
-                await self._hubs[name].add(reader.inbox, reader.interest.channels)
+                await self._hubs[name].add(reader.reader, reader.interest.channels)
                 await self._check(reader, name)
             self._readers.add(reader)
 
     def remove(self, reader: KeyEvents) -> None:
         self._readers.discard(reader)
         for hub in self._hubs.values():
-            hub.remove(reader.inbox, reader.interest.channels)
+            hub.remove(reader.reader, reader.interest.channels)
 
     async def close(self) -> None:
         self._closed = True
@@ -215,5 +241,5 @@ class EventSource:
             if name not in self._hubs:
                 self._hubs[name] = hub = Hub(place.where, self._how, again=self._again(name))
                 for reader in self._readers:
-                    hub.adopt(reader.inbox, reader.interest.channels)
+                    hub.adopt(reader.reader, reader.interest.channels)
                 hub.start()

@@ -22,7 +22,7 @@ from mpreg.store.cluster import Cluster
 from mpreg.store.dedicated import Dedicated
 from mpreg.store.dial import Dial, Server, tls_context
 from mpreg.store.hub import Hub, names
-from mpreg.store.key_events import PROBE_KEY, EventSource, KeyEvents
+from mpreg.store.key_events import PROBE_KEY, EventSource, KeyEvents, Tell
 from mpreg.store.limits import StoreLimits
 from mpreg.store.lock_held import lease_clock
 from mpreg.store.scan import COUNT, scan
@@ -160,17 +160,21 @@ class Store:
         configure: bool = True,
         required: bool = True,
         probe_key: str | bytes = PROBE_KEY,
+        tell: Tell | None = None,
     ) -> KeyEvents:
         """`async with` it; then every primary has acknowledged, and iterating gives a KeyEvent for what happens to the
         keys that match, and a Gap wherever some may be missing.
 
         `needs` are the classes of notify-keyspace-events (`$` strings, `g` DEL and EXPIRE, `x` expired, …). Missing
         ones are added if `configure`. If events can't be had: STORE_NO_EVENTS if `required`, else a warning, and
-        `silent` says why. Where the setting can't be read, keys that begin with `probe_key` prove it."""
+        `silent` says why. Where the setting can't be read, keys that begin with `probe_key` prove it.
+
+        With `tell` nobody iterates: it is called with each item at once, in the event loop, and with a StoreError when
+        there will be no more. It must be quick; what it raises is logged."""
         interest = self._events.interest(
             patterns, tuple(keys), needs=needs, configure=configure, required=required, probe_key=probe_key
         )
-        return KeyEvents(self._events, interest, self.limits.subscription_messages_max)
+        return KeyEvents(self._events, interest, self.limits.subscription_messages_max, tell)
 
     def dedicated(self, key: str | bytes | None = None) -> Dedicated:
         """`async with` it: a connection of the caller's own, for commands that block and for transactions. In a

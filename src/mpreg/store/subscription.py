@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Protocol, Self, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,17 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 Item: TypeAlias = Message | Gap
+
+
+class Reader(Protocol):
+    """Whom a hub tells, in the event loop."""
+
+    def put(self, item: Item) -> None: ...
+
+    def reconnected(self) -> None: ...
+
+    def fail(self, error: StoreError) -> None:
+        """There will be no more."""
 
 
 class Inbox:

@@ -16,7 +16,7 @@ from tests.apps.muf.peer import until_set
 from tests.store.servers import StoreServers
 
 from mpreg.apps.muf import MufTimeout, Request
-from mpreg.apps.muf.claims import Claims, Policy, Taken
+from mpreg.apps.muf.claims import Asked, Claims, Policy, Taken
 from mpreg.apps.muf.names import Name
 from mpreg.store import Store
 
@@ -139,8 +139,8 @@ async def test_a_backend_that_is_stopped_with_a_request_in_its_hands_does_not_ru
 ) -> None:
     take = Claims.take
 
-    async def take_and_stop(self: Claims, request: Name, again: bool = False) -> Taken:
-        taken = await take(self, request, again)
+    async def take_and_stop(self: Claims, request: Name, asked: Asked, again: bool = False) -> Taken:
+        taken = await take(self, request, asked, again)
         while request.id == "old" and await store.command("EXISTS", request.key):
             await asyncio.sleep(0.01)
         return taken

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mpreg.apps.muf import names, ttl
-from mpreg.apps.muf.claims import Claims, Taken
+from mpreg.apps.muf.claims import Asked, Claims, Taken
 from mpreg.apps.muf.codecs import BYTES, Codec
 from mpreg.apps.muf.events import Events
 from mpreg.apps.muf.handlers import Handle, Late, described
@@ -117,7 +117,7 @@ class Backend:
         said = [
             asyncio.create_task(request.fail("shutting down"))
             for request in unfinished.values()
-            if request is not None and not request.answered.is_set()
+            if request is not None and not request.answered
         ]
         if said:
             done, late = await asyncio.wait(said, timeout=FAREWELL_S)
@@ -183,7 +183,12 @@ class Backend:
     # --- taking them --------------------------------------------------------------------------------------------
 
     def _begin(self, name: Name) -> None:
-        task = self._loop.create_task(self._take(name), name=f"muf {name.id}")
+        asked_at = time.monotonic()
+        try:
+            asked = self._claims.begin(name)  # under way while the task waits for its turn
+        except StoreError:
+            asked = None
+        task = self._loop.create_task(self._take(name, asked, asked_at))
         self._tasks[task] = None
         task.add_done_callback(self._ended)
 
@@ -206,12 +211,14 @@ class Backend:
         self._recheck = None
         self._more()
 
-    async def _take(self, name: Name) -> None:
+    async def _take(self, name: Name, asked: Asked | None, asked_at: float) -> None:
         again = False
         while True:
             try:
-                asked_at = time.monotonic()
-                taken = await self._claims.take(name, again)
+                if asked is None:
+                    asked_at = time.monotonic()
+                    asked = self._claims.begin(name)
+                taken = await self._claims.take(name, asked, again)
                 break
             except StoreError as error:
                 if not error.retryable:
@@ -219,7 +226,7 @@ class Backend:
                     self._intake.done(name, self._loop.time())
                     return
             # Nothing was started, so it may be taken once more, for as long as it is there.
-            again = True
+            asked, again = None, True
             await asyncio.sleep(RETRY_S)
         if not taken.mine:
             self._elsewhere(name, taken)
@@ -255,7 +262,7 @@ class Backend:
             if renewing is not None:
                 renewing.cancel()
                 await asyncio.wait([renewing])
-        if request.answered.is_set():
+        if request.answered:
             await self._claims.settle(request.name, taken.alive_s)
 
     async def _handled(self, request: Request, task: asyncio.Task[None]) -> None:
@@ -273,7 +280,7 @@ class Backend:
 
     async def _failed(self, request: Request, raised: BaseException) -> None:
         log.info("%s failed: %s: %s", request.name.key.decode(), type(raised).__name__, raised)
-        if not request.answered.is_set():
+        if not request.answered:
             await request.fail(described(raised))
 
     async def _renew(self, request: Request, task: asyncio.Task[None]) -> None:

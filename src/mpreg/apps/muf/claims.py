@@ -8,7 +8,8 @@ request lives.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from asyncio import Future
+from typing import Any, Final, Literal, NamedTuple
 
 from mpreg.apps.muf import names, ttl
 from mpreg.apps.muf.names import Name
@@ -36,6 +37,13 @@ class Taken(NamedTuple):
     """Its bytes; None when it is gone, or answered by whoever had it before."""
 
 
+class Asked(NamedTuple):
+    """Questions that are under way."""
+
+    alive: Future[int]
+    first: Future[Any]
+
+
 class Claims:
     def __init__(self, store: Store, group: str, worker: str, policy: Policy, lease_s: float = LEASE_S) -> None:
         self.policy = policy
@@ -44,19 +52,29 @@ class Claims:
         self._group = group
         self._worker = worker
 
-    async def take(self, request: Name, again: bool = False) -> Taken:
-        """The claim, then the request: two round trips, one without claims. `again`: an earlier attempt may have
-        claimed it already, before its connection broke."""
+    def begin(self, request: Name) -> Asked:
+        """What is asked first, in one write: how long the request lives, and the claim, or without claims the request
+        itself. Hand it to `take`."""
+        alive = self._store.send(b"PTTL", request.key)
         if self.policy == "off":
-            reading = self._store.send(b"GET", request.key)  # leaves in the same write as the question for its life
-            silence(reading)
-            return Taken(True, await remaining_s(self._store, request), await reading)
+            return Asked(alive, self._store.send(b"GET", request.key))
         first_ms = UNKNOWN_MS if self.policy == "once" else ttl.milliseconds(self.lease_s)
         claim = names.claim(self._group, request).key
-        claimed = self._store.send(b"SET", claim, self._worker, b"NX", b"PX", first_ms)
-        silence(claimed)
-        alive_s = await remaining_s(self._store, request)
-        won = await claimed is not None
+        return Asked(alive, self._store.send(b"SET", claim, self._worker, b"NX", b"PX", first_ms))
+
+    async def take(self, request: Name, asked: Asked, again: bool = False) -> Taken:
+        """The claim, then the request: two round trips, one without claims. `again`: an earlier attempt may have
+        claimed it already, before its connection broke."""
+        try:
+            alive_s = await _remaining_s(asked.alive)
+        except BaseException:
+            silence(asked.first)
+            raise
+        first = await asked.first
+        if self.policy == "off":
+            return Taken(True, alive_s, first)
+        won = first is not None
+        claim = names.claim(self._group, request).key
         if not won and again:
             won = await self._store.send(b"GET", claim) == self._worker.encode()
         if not won:
@@ -97,9 +115,9 @@ class Claims:
         return bool(await self._store.script(_RENEW, [claim], [self._worker, ms]))
 
 
-async def remaining_s(store: Store, request: Name) -> float | None:
+async def _remaining_s(alive: Future[int]) -> float | None:
     try:
-        left_ms: int = await store.send(b"PTTL", request.key)
+        left_ms = await alive
     except StoreReplyError as error:
         if error.code == "STORE_NOT_PERMITTED":
             return None

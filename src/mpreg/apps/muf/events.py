@@ -13,7 +13,7 @@ from mpreg.apps.muf import names
 from mpreg.apps.muf.names import Name
 from mpreg.errors import StoreError
 from mpreg.store import Gap, Store
-from mpreg.store.key_events import KeyEvents
+from mpreg.store.key_events import KeyEvent, KeyItem
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ class Events:
         self._told = told
         self._missed = missed
         self._proved = False
+        self._failure: StoreError | None = None
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -84,34 +86,40 @@ class Events:
             self._missed()
 
     async def _listen(self) -> None:
+        self._failure = None
         events = self._store.keyspace_events(
-            *self._patterns, keys=self._keys, required=False, probe_key=self._probe_key
+            *self._patterns, keys=self._keys, required=False, probe_key=self._probe_key, tell=self._heard
         )
         async with events:
             self._proved = False
             self._is_ready()
-            while True:
-                await self._next(events)
+            while self._failure is None:
+                self._changed.clear()
+                self.polls = events.silent is not None and not self._proved
+                try:
+                    async with asyncio.timeout(POLL_S if self.polls else None):
+                        await self._changed.wait()
+                except TimeoutError:
+                    self._missed()
+        raise self._failure
 
-    async def _next(self, events: KeyEvents) -> None:
-        self.polls = events.silent is not None and not self._proved
-        if not self.polls:
-            item = await anext(events)
-        else:
-            try:
-                async with asyncio.timeout(POLL_S):
-                    item = await anext(events)
-            except TimeoutError:
-                self._missed()
-                return
+    def _heard(self, item: KeyItem | StoreError) -> None:
+        """At once, without waiting for a turn of the loop: each one is a part of the way that a call takes."""
+        if isinstance(item, KeyEvent):
+            if item.event == "set":  # R-M3
+                if self.polls:
+                    # A user who may neither read the setting nor probe it learns from this that events do come; of a
+                    # cluster it says only that one server sends them.
+                    self._proved = len(self._store.primaries()) == 1
+                    self._changed.set()
+                self._tell(item.key)
+            return
         if isinstance(item, Gap):
             self._proved = False
             self._missed()
-        elif item.event == "set":  # R-M3
-            # A user who may neither read the setting nor probe it learns from this that events do come; of a cluster
-            # it says only that one server sends them.
-            self._proved = len(self._store.primaries()) == 1
-            self._tell(item.key)
+        else:
+            self._failure = item
+        self._changed.set()
 
     def _is_ready(self) -> None:
         if not self._ready.done():

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 from mpreg.apps.muf import names, ttl
-from mpreg.apps.muf.errors import MufBusy, MufConnectionLost, MufIdInUse, MufRemoteError, MufTimeout
+from mpreg.apps.muf.answers import PAGE, Answers, Call, value_of
+from mpreg.apps.muf.errors import MufBusy, MufConnectionLost, MufIdInUse, MufTimeout
 from mpreg.apps.muf.events import Events
 from mpreg.apps.muf.names import Name
-from mpreg.deadlines import Deadline, Deadlines
+from mpreg.deadlines import Deadlines
 from mpreg.errors import MpregError, StoreError
 from mpreg.store import Store
 
@@ -29,34 +30,6 @@ REREAD_S: Final = 1.0
 REREADS_PER_S: Final = 2_000
 """Answers that wait for more than an event are rare: looking for them must not keep the store busy."""
 RETRY_S: Final = 0.2
-PAGE: Final = 500
-
-
-class Call:
-    """One request that waits for its answer."""
-
-    __slots__ = ("again", "answer", "asked", "data", "deadline", "err", "give_up", "name", "res", "ttl_s")
-
-    def __init__(self, name: Name, data: bytes, ttl_s: float, loop: asyncio.AbstractEventLoop) -> None:
-        self.name = name
-        self.data = data
-        self.ttl_s = ttl_s
-        self.answer: asyncio.Future[bytes] = loop.create_future()
-        self.res = name.with_status("RES").key
-        self.err = name.with_status("ERR").key
-        self.deadline: Deadline | None = None
-        self.give_up = loop.time() + ttl_s
-        """Until then a request that may have been written can't have expired, so NX makes writing it again harmless."""
-        self.again = False
-        self.asked = False
-
-    def succeed(self, data: bytes) -> None:
-        if not self.answer.done():
-            self.answer.set_result(data)
-
-    def fail(self, error: MpregError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
 
 
 class Frontend:
@@ -71,6 +44,7 @@ class Frontend:
         self._starting: asyncio.Task[None] | None = None
         self._rereading: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
+        self._answers = Answers(store, self._again.set)
         self._closed = False
 
     def __len__(self) -> int:
@@ -110,7 +84,7 @@ class Frontend:
             if self._events is None:
                 await self._first(call, self._started())
             call.asked = True
-            self._read(call)
+            self._answers.read_one(call)
             return await call.answer
         finally:
             self._end(call)
@@ -128,7 +102,7 @@ class Frontend:
     def _end(self, call: Call) -> None:
         if call.deadline is not None:
             call.deadline.cancel()
-        del self._calls[call.name.id]
+        del self._calls[call.id]
 
     def _refuse_closed(self, name: Name) -> None:
         if self._closed:
@@ -185,18 +159,18 @@ class Frontend:
                     raise
             await asyncio.sleep(RETRY_S)  # nothing was asked yet, so a connection that breaks here harms nobody
         if there != [None, None]:
-            raise MufIdInUse(call.name.id)
+            raise MufIdInUse(call.id)
 
     def _ask(self, call: Call, only: bool = False) -> None:
         """Write the request; in the same write, look for answers once. `only`: its being written is the answer."""
         call.asked = True
+        if not only:
+            self._answers.read_soon(call)
         try:
-            written = self._store.send(b"SET", call.name.key, call.data, b"NX", *ttl.expiry(call.ttl_s))
+            written = self._store.send(b"SET", call.req, call.data, b"NX", *ttl.expiry(call.ttl_s))
         except StoreError as error:
             call.fail(error)
             return
-        if not only:
-            self._read(call)
         written.add_done_callback(partial(self._on_written, call, only))
 
     def _on_written(self, call: Call, only: bool, done: asyncio.Future[Any]) -> None:
@@ -206,12 +180,12 @@ class Frontend:
                 if only:
                     call.succeed(b"")
             elif call.again:
-                self._get(call.name.key, partial(self._on_there, call, only))
+                self._answers.get(call.req, partial(self._on_there, call, only))
             else:
-                call.fail(MufIdInUse(call.name.id))
+                call.fail(MufIdInUse(call.id))
         elif isinstance(error, StoreError) and error.code == "STORE_CONNECTION_LOST":
             if self._loop.time() >= call.give_up:
-                call.fail(MufConnectionLost(call.name.id, error.message))
+                call.fail(MufConnectionLost(call.id, error.message))
             elif not call.answer.done():
                 call.again = call.again or error.state_changed is not False
                 self._ask(call, only)
@@ -223,16 +197,16 @@ class Frontend:
         read requests takes it to be."""
         error = None if done.cancelled() else done.exception()
         refused = isinstance(error, StoreError) and error.code == "STORE_NOT_PERMITTED"
-        there = call.data if refused else _value(call, done)
+        there = call.data if refused else value_of(call, done)
         if there is not None and there != call.data:
-            call.fail(MufIdInUse(call.name.id))
+            call.fail(MufIdInUse(call.id))
         elif only:
             call.succeed(b"")
 
     def _expire(self, call: Call, timeout_s: float) -> None:
         """R-M4: before a call gives up it reads once more. What can't be read by then is no answer."""
-        late = MufTimeout(call.name.id, timeout_s)
-        self._read(call, then=partial(call.fail, late))
+        late = MufTimeout(call.id, timeout_s)
+        self._answers.read_one(call, then=partial(call.fail, late))
         call.deadline = self._deadlines.add(REREAD_S, partial(call.fail, late))
 
     # --- answers ------------------------------------------------------------------------------------------------
@@ -242,9 +216,9 @@ class Frontend:
         if call is None or not call.asked or call.answer.done():
             return
         if name.status == "RES":
-            self._get(call.res, partial(self._on_res, call))
+            self._answers.read_result(call)
         elif name.status == "ERR":
-            self._read(call)
+            self._answers.read_one(call)
 
     def _missed(self) -> None:
         self._again.set()
@@ -264,9 +238,7 @@ class Frontend:
     async def _read_all(self, calls: Iterable[Call]) -> None:
         waiting = iter(calls)
         while page := list(islice(waiting, PAGE)):
-            for call in page:
-                if call.asked and not call.answer.done():
-                    self._read(call)
+            self._answers.read(page)
             try:
                 await self._store.command(b"GET", page[-1].err)  # the others have been read when this one is
             except StoreError as error:
@@ -279,74 +251,4 @@ class Frontend:
 
     def _fail_all(self, why: str) -> None:
         for call in list(self._calls.values()):
-            call.fail(MufConnectionLost(call.name.id, why))
-
-    def _read(self, call: Call, then: Callable[[], None] | None = None) -> None:
-        """Look for both answers, each in its own slot of a cluster; what comes is settled in `_Reading`. `then` is
-        called when neither is there."""
-        reading = _Reading(call, then)
-        self._get(call.res, reading.on_res)
-        self._get(call.err, reading.on_err)
-
-    def _on_res(self, call: Call, done: asyncio.Future[Any]) -> None:
-        data = _value(call, done)
-        if data is not None:
-            call.succeed(data)
-
-    def _get(self, key: bytes, then: Any) -> None:
-        try:
-            self._store.send(b"GET", key).add_done_callback(then)
-        except StoreError:
-            self._again.set()  # no room at the moment; the rereading waits for some
-
-
-class _Reading:
-    """R-M10: where both answers are there, RES wins; so ERR counts only when RES is known not to be there."""
-
-    __slots__ = ("_call", "_err", "_left", "_res_is_known", "_then")
-
-    def __init__(self, call: Call, then: Callable[[], None] | None) -> None:
-        self._call = call
-        self._then = then
-        self._left = 2
-        self._res_is_known = False
-        self._err: bytes | None = None
-
-    def on_res(self, done: asyncio.Future[Any]) -> None:
-        data = _value(self._call, done)
-        if data is not None:
-            self._call.succeed(data)
-        self._res_is_known = not done.cancelled() and done.exception() is None
-        self._settle()
-
-    def on_err(self, done: asyncio.Future[Any]) -> None:
-        self._err = _value(self._call, done)
-        self._settle()
-
-    def _settle(self) -> None:
-        self._left -= 1
-        if self._left:
-            return
-        if self._err is not None and self._res_is_known:
-            if self._call.answer.done():
-                self._log()
-            else:
-                self._call.fail(MufRemoteError(self._call.name.id, self._err))
-        if self._then is not None:
-            self._then()
-
-    def _log(self) -> None:
-        log.info("%s was answered by RES and by ERR; RES counts", self._call.name.key.decode())
-
-
-def _value(call: Call, done: asyncio.Future[Any]) -> bytes | None:
-    """None also when the store can't be asked now: it is asked again. What it forbids is the caller's to know."""
-    if done.cancelled():
-        return None
-    error = done.exception()
-    if error is None:
-        value: bytes | None = done.result()
-        return value
-    if isinstance(error, MpregError) and not error.retryable and error.code != "STORE_CLOSED":
-        call.fail(error)
-    return None
+            call.fail(MufConnectionLost(call.id, why))

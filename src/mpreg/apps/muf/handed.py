@@ -26,7 +26,7 @@ class Handed:
         """What the backend calls: until the request is answered."""
         self._arrived.append(request)
         self._changed.set()
-        await request.done.wait()
+        await request.done()
         if request in self._arrived:
             self._arrived.remove(request)
         else:
@@ -42,7 +42,7 @@ class Handed:
                 while self._arrived:
                     request = self._arrived.popleft()
                     self._unanswered += 1
-                    if not request.expired and not request.answered.is_set():
+                    if not request.expired and not request.answered:
                         return request
                     request.drop()
                 if self._closed:

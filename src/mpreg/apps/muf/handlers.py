@@ -33,7 +33,7 @@ def handler_of(call: Callable[[Request], Any], threads: Threads) -> Handle:
     async def finish(request: Request, result: Any) -> None:
         if type(result) is not bytes and inspect.isawaitable(result):  # which takes longer than all the rest here
             result = await result
-        if not request.answered.is_set():
+        if not request.answered:
             await request.reply(b"" if result is None else result)
 
     return answer if is_async(call) else answer_from_thread

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import random
 import time
 from typing import Final, Literal, NamedTuple
 
@@ -26,6 +27,9 @@ _PLAIN: Final = frozenset(range(0x21, 0x7F))
 _ID_ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
 """Without what people mix up when they read an id aloud."""
 _ID_TAIL: Final = 10
+_PAIRS: Final = tuple(a + b for a in _ID_ALPHABET for b in _ID_ALPHABET)
+_random = random.Random()  # seeded by the system, in a child that was forked as well
+os.register_at_fork(after_in_child=_random.seed)
 ID_CHARS: Final = 14 + 1 + _ID_TAIL
 """Of an id that is made here, without its target."""
 
@@ -43,6 +47,12 @@ class Name(NamedTuple):
     @property
     def key(self) -> bytes:
         return f"MUF/{self.unit}/{self.status}/{self.id}".encode()
+
+    @property
+    def keys(self) -> tuple[bytes, bytes, bytes]:
+        """Of REQ, RES and ERR."""
+        unit, id = self.unit.encode(), self.id.encode()
+        return b"MUF/%b/REQ/%b" % (unit, id), b"MUF/%b/RES/%b" % (unit, id), b"MUF/%b/ERR/%b" % (unit, id)
 
 
 def parse(key: bytes) -> Name | None:
@@ -69,11 +79,11 @@ def check(what: str, name: object) -> str:
 
 def new_id(target: str | None = None) -> str:
     """`[<target>.]<time>-<short random>`, to be read by people (R-M7); different in every process and call."""
-    number = int.from_bytes(os.urandom(8))
+    number = _random.getrandbits(64)
     tail = ""
-    for _ in range(_ID_TAIL):
-        number, digit = divmod(number, len(_ID_ALPHABET))
-        tail += _ID_ALPHABET[digit]
+    for _ in range(_ID_TAIL // 2):
+        number, pair = divmod(number, len(_PAIRS))
+        tail += _PAIRS[pair]
     id = f"{_clock(int(time.time()))}-{tail}"
     return f"{target}.{id}" if target else id
 

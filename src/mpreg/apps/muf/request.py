@@ -22,10 +22,10 @@ class Request:
     ) -> None:
         self.name = name
         self.raw = raw
-        self.answered = asyncio.Event()
-        """It has been decided on, so another answer is refused."""
-        self.done = asyncio.Event()
-        """The answer is written, or could not be, or nobody wants it any more."""
+        self.answered = False
+        """It has been decided on, so another answer is refused; also when nobody wants one any more."""
+        self._done: asyncio.Event | None = None
+        self._is_done = False
         self._codec = codec
         self._write = write
         self._note = note
@@ -66,18 +66,29 @@ class Request:
     async def _answer(self, status: Status, data: bytes, ttl: float | None) -> None:
         if ttl is not None:
             check(ttl)
-        if self.answered.is_set():
+        if self.answered:
             raise RuntimeError(f"{self.id} is answered already")
-        self.answered.set()
+        self.answered = True
         try:
             await self._write(self.name.with_status(status), data, ttl)
         finally:
-            self.done.set()
+            self._end()
 
     def drop(self) -> None:
         """It is not to be answered any more."""
-        self.answered.set()
-        self.done.set()
+        self.answered = True
+        self._end()
+
+    async def done(self) -> None:
+        """Until the answer is written, or could not be, or nobody wants it any more."""
+        if not self._is_done:
+            self._done = self._done or asyncio.Event()
+            await self._done.wait()
+
+    def _end(self) -> None:
+        self._is_done = True
+        if self._done is not None:
+            self._done.set()
 
     def __repr__(self) -> str:
-        return f"<Request {self.name.key.decode()}{' answered' if self.answered.is_set() else ''}>"
+        return f"<Request {self.name.key.decode()}{' answered' if self.answered else ''}>"
