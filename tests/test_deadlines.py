@@ -35,13 +35,25 @@ def test_each_fires_once_at_its_time_or_at_most_20_ms_later_unless_cancelled(wan
     assert clock.timers == 0
 
 
-def test_a_cancelled_deadline_leaves_nothing_however_far_away_it_was() -> None:
+def test_a_cancelled_deadline_leaves_next_to_nothing_however_far_away_it_was() -> None:
     found, _ = deadlines()
     for number in range(10_000):
         found.add(number, lambda: None).cancel()
     assert len(found) == 0
-    assert len(found._slots) == 0
+    assert len(found._slots) == 1, "the last one, for the next one of its time"
     assert len(found._order) < 200
+
+
+def test_one_call_after_another_sets_one_timer() -> None:
+    found, clock = deadlines()
+    fired: list[str] = []
+    for _ in range(100):
+        found.add(1, lambda: fired.append("cancelled")).cancel()
+    assert (len(found), len(found._order), clock.timers) == (0, 1, 1)
+    found.add(1, lambda: fired.append("in the slot that was kept"))
+    clock.advance(2)
+    assert fired == ["in the slot that was kept"]
+    assert clock.timers == 0
 
 
 def test_one_that_fires_can_cancel_another_of_the_same_time() -> None:

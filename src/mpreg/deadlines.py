@@ -22,6 +22,7 @@ class Deadlines:
         self._loop = loop
         self._slots: dict[int, dict[Deadline, Expire]] = {}
         self._order: list[int] = []  # a heap of all slots, and of some that are gone
+        self._kept = -1
         self._timer: TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -44,7 +45,10 @@ class Deadlines:
         entries = self._slots.get(deadline.slot)
         if entries is None or entries.pop(deadline, None) is None or entries:
             return
-        del self._slots[deadline.slot]
+        # The slot that became empty last is kept: one call after another would make it anew, and a timer with it.
+        kept, self._kept = self._kept, deadline.slot
+        if kept != deadline.slot and not self._slots.get(kept, True):
+            del self._slots[kept]
         if len(self._order) > 2 * len(self._slots) + _SLACK:
             self._order = sorted(self._slots)  # a sorted list is a heap
 

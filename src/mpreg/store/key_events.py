@@ -111,19 +111,16 @@ class _Told:
         self._tell = tell
 
     def put(self, item: Item) -> None:
-        self._call(item if isinstance(item, Gap) else _event(item))
-
-    def reconnected(self) -> None:
-        self._call(Gap("reconnect"))
-
-    def fail(self, error: StoreError) -> None:
-        self._call(error)
-
-    def _call(self, item: KeyItem | StoreError) -> None:
         try:
-            self._tell(item)
+            self._tell(_event(item) if isinstance(item, Message) else item)
         except Exception:
             logger.exception("A keyspace event could not be handled")
+
+    def reconnected(self) -> None:
+        self.put(Gap("reconnect"))
+
+    def fail(self, error: StoreError) -> None:
+        self._tell(error)
 
 
 class EventSource:

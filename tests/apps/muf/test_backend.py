@@ -338,7 +338,7 @@ async def test_a_sync_function_has_as_many_threads_as_it_has_requests_at_a_time(
 async def test_a_thread_that_comes_too_late_does_not_begin() -> None:
     ran: list[str] = []
 
-    async def write(name: Name, data: bytes, ttl_s: float | None) -> None:
+    async def write(name: object, data: bytes, ttl_s: float | None) -> None:
         raise AssertionError("nobody waits for an answer")
 
     request = Request(Name("FE", "REQ", "1"), b"", codecs.BYTES, write, write, expires_at=time.monotonic())

@@ -207,8 +207,9 @@ async def test_the_request_is_written_after_the_subscription_and_with_its_expiry
     }
     written = ours.index(["SET", "MUF/FE/REQ/1", "hello", "NX", "EX", "10"])
     assert all(ours.index(command) < written for command in subscribed)
-    assert {command[0] for command in ours} == {"PSUBSCRIBE", "PUNSUBSCRIBE", "GET", "SET"}
-    assert {command[1] for command in ours if command[0] == "GET"} == {"MUF/FE/RES/1", "MUF/FE/ERR/1"}
+    assert {command[0] for command in ours} == {"PSUBSCRIBE", "PUNSUBSCRIBE", "MGET", "GET", "SET"}
+    assert ours.index(["MGET", "MUF/FE/RES/1", "MUF/FE/ERR/1"]) > written, "then they are read once (R-M4)"
+    assert ["GET", "MUF/FE/ERR/1"] in ours[written:], "and once more before the call gives up"
 
 
 async def test_a_backend_subscribes_as_the_note_writes_and_deletes_nothing(store_servers: StoreServers) -> None:

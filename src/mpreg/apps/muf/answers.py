@@ -17,6 +17,8 @@ from mpreg.store import Store
 log = logging.getLogger(__name__)
 
 PAGE: Final = 500
+FEW: Final = 4
+"""Up to so many calls, each is looked after for itself."""
 
 
 class Call:
@@ -63,6 +65,10 @@ class Answers:
             self._loop.call_soon(self._read_new)
         self._new.append(call)
 
+    def read_now(self, call: Call) -> None:
+        """For a request that has just been written, where few calls wait, so that there are no others of this turn."""
+        self.read((call,))
+
     def _read_new(self) -> None:
         calls, self._new = self._new, []
         for at in range(0, len(calls), PAGE):
@@ -70,15 +76,18 @@ class Answers:
 
     def read(self, calls: Sequence[Call]) -> None:
         """Both answers of each, at most `PAGE` of them."""
-        waiting = [call for call in calls if call.asked and not call.answer.done()]
-        if not waiting:
+        if len(calls) > 1:
+            calls = [call for call in calls if call.asked and not call.answer.done()]
+        if not calls:
             return
         if not self._together:
-            for call in waiting:
+            for call in calls:
                 self.read_one(call)
             return
-        keys = [key for call in waiting for key in (call.res, call.err)]
-        self._send(partial(self._on_many, waiting), b"MGET", *keys)
+        keys = [b"MGET"]
+        for call in calls:
+            keys += (call.res, call.err)
+        self._send(partial(self._on_many, calls), *keys)
 
     def read_one(self, call: Call, then: Callable[[], None] | None = None) -> None:
         """Both answers; `then` is called when neither is there."""
@@ -88,7 +97,10 @@ class Answers:
 
     def read_result(self, call: Call) -> None:
         """RES alone, of which an event has told."""
-        self.get(call.res, partial(_on_res, call))
+        try:
+            self._store.send(b"GET", call.res).add_done_callback(partial(_on_res, call))
+        except StoreError:
+            self._busy()
 
     def get(self, key: bytes, then: Callable[[asyncio.Future[Any]], None]) -> None:
         self._send(then, b"GET", key)
@@ -99,7 +111,7 @@ class Answers:
         except StoreError:
             self._busy()
 
-    def _on_many(self, calls: list[Call], done: asyncio.Future[Any]) -> None:
+    def _on_many(self, calls: Sequence[Call], done: asyncio.Future[Any]) -> None:
         if done.cancelled():
             return
         error = done.exception()

@@ -185,9 +185,12 @@ class Backend:
     def _begin(self, name: Name) -> None:
         asked_at = time.monotonic()
         try:
-            asked = self._claims.begin(name)  # under way while the task waits for its turn
+            asked = self._claims.begin(name)
         except StoreError:
             asked = None
+        self._loop.call_soon(self._start_on, name, asked, asked_at)  # after what was asked has left
+
+    def _start_on(self, name: Name, asked: Asked | None, asked_at: float) -> None:
         task = self._loop.create_task(self._take(name, asked, asked_at))
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -253,15 +256,15 @@ class Backend:
         task = asyncio.current_task()
         assert task is not None
         self._tasks[task] = request
-        renewing = None
-        if self._claims.policy == "lease":
-            renewing = self._loop.create_task(self._renew(request, task), name=f"muf lease {request.id}")
+        if self._claims.policy != "lease":
+            await self._handled(request, task)
+            return
+        renewing = self._loop.create_task(self._renew(request, task), name=f"muf lease {request.id}")
         try:
             await self._handled(request, task)
         finally:
-            if renewing is not None:
-                renewing.cancel()
-                await asyncio.wait([renewing])
+            renewing.cancel()
+            await asyncio.wait([renewing])
         if request.answered:
             await self._claims.settle(request.name, taken.alive_s)
 
@@ -303,17 +306,12 @@ class Backend:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    async def _write(self, name: Name, data: bytes, ttl_s: float | None) -> None:
-        seconds = ttl.check(self._ttls.res if ttl_s is None else ttl_s)
-        await self._set(name.key, data, seconds)
-
     async def _note(self, name: Name, data: bytes, ttl_s: float | None) -> None:
-        await self._set(
-            names.progress(self._unit, name).key, data, ttl.check(self._ttls.res if ttl_s is None else ttl_s)
-        )
+        await self._write(names.progress(self._unit, name).key, data, ttl_s)
 
-    async def _set(self, key: bytes, data: bytes, seconds: float) -> None:
+    async def _write(self, key: bytes, data: bytes, ttl_s: float | None) -> None:
         """Setting it twice does no harm, so a lost connection is no reason to lose an answer."""
+        seconds = self._ttls.res if ttl_s is None else ttl.check(ttl_s)
         give_up = self._loop.time() + seconds
         while True:
             try:

@@ -55,9 +55,10 @@ class Claims:
     def begin(self, request: Name) -> Asked:
         """What is asked first, in one write: how long the request lives, and the claim, or without claims the request
         itself. Hand it to `take`."""
-        alive = self._store.send(b"PTTL", request.key)
+        key = request.key
+        alive = self._store.send(b"PTTL", key)
         if self.policy == "off":
-            return Asked(alive, self._store.send(b"GET", request.key))
+            return Asked(alive, self._store.send(b"GET", key))
         first_ms = UNKNOWN_MS if self.policy == "once" else ttl.milliseconds(self.lease_s)
         claim = names.claim(self._group, request).key
         return Asked(alive, self._store.send(b"SET", claim, self._worker, b"NX", b"PX", first_ms))
@@ -66,10 +67,16 @@ class Claims:
         """The claim, then the request: two round trips, one without claims. `again`: an earlier attempt may have
         claimed it already, before its connection broke."""
         try:
-            alive_s = await _remaining_s(asked.alive)
+            left_ms = await asked.alive
+        except StoreReplyError as error:
+            if error.code != "STORE_NOT_PERMITTED":
+                silence(asked.first)
+                raise
+            left_ms = -1
         except BaseException:
             silence(asked.first)
             raise
+        alive_s = None if left_ms == -1 else max(0, left_ms) / 1000
         first = await asked.first
         if self.policy == "off":
             return Taken(True, alive_s, first)
@@ -113,13 +120,3 @@ class Claims:
     async def _last(self, request: Name, ms: int) -> bool:
         claim = names.claim(self._group, request).key
         return bool(await self._store.script(_RENEW, [claim], [self._worker, ms]))
-
-
-async def _remaining_s(alive: Future[int]) -> float | None:
-    try:
-        left_ms = await alive
-    except StoreReplyError as error:
-        if error.code == "STORE_NOT_PERMITTED":
-            return None
-        raise
-    return None if left_ms == -1 else max(0, left_ms) / 1000

@@ -24,6 +24,8 @@ CodecLike = Literal["bytes", "str", "json"] | Codec | tuple[Encode, Decode]
 
 
 def _to_bytes(value: Any) -> bytes:
+    if type(value) is bytes:
+        return value
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes | bytearray | memoryview):

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from mpreg.apps.muf import names, ttl
-from mpreg.apps.muf.answers import PAGE, Answers, Call, value_of
+from mpreg.apps.muf.answers import FEW, PAGE, Answers, Call, value_of
 from mpreg.apps.muf.errors import MufBusy, MufConnectionLost, MufIdInUse, MufTimeout
 from mpreg.apps.muf.events import Events
 from mpreg.apps.muf.names import Name
@@ -57,8 +57,13 @@ class Frontend:
 
     async def call(self, name: Name, data: bytes, ttl_s: float, timeout_s: float, *, is_new: bool) -> bytes:
         """The bytes of RES. `is_new`: the id was made here, so nothing of it can be there already."""
-        call = self._open(name, data, ttl_s, timeout_s)
+        call = self._open(name, data, ttl_s)
         try:
+            if is_new and self._events is not None:
+                self._ask(call)
+                self._loop.call_soon(self._limit, call, timeout_s)  # after the request has left
+                return await call.answer
+            self._limit(call, timeout_s)
             if self._events is None:
                 await self._first(call, self._started())
             if not is_new:
@@ -79,8 +84,9 @@ class Frontend:
 
     async def wait(self, name: Name, timeout_s: float) -> bytes:
         """The answer to what `send` asked, or anyone of this name."""
-        call = self._open(name, b"", timeout_s, timeout_s)
+        call = self._open(name, b"", timeout_s)
         try:
+            self._limit(call, timeout_s)
             if self._events is None:
                 await self._first(call, self._started())
             call.asked = True
@@ -89,15 +95,18 @@ class Frontend:
         finally:
             self._end(call)
 
-    def _open(self, name: Name, data: bytes, ttl_s: float, timeout_s: float) -> Call:
+    def _open(self, name: Name, data: bytes, ttl_s: float) -> Call:
         self._refuse_closed(name)
         if len(self._calls) >= self._calls_max:
             raise MufBusy(self._calls_max)
         if name.id in self._calls:
             raise MufIdInUse(name.id)
         call = self._calls[name.id] = Call(name, data, ttl_s, self._loop)
-        call.deadline = self._deadlines.add(timeout_s, partial(self._expire, call, timeout_s))
         return call
+
+    def _limit(self, call: Call, timeout_s: float) -> None:
+        if not call.answer.done():
+            call.deadline = self._deadlines.add(timeout_s, partial(self._expire, call, timeout_s))
 
     def _end(self, call: Call) -> None:
         if call.deadline is not None:
@@ -164,13 +173,16 @@ class Frontend:
     def _ask(self, call: Call, only: bool = False) -> None:
         """Write the request; in the same write, look for answers once. `only`: its being written is the answer."""
         call.asked = True
-        if not only:
+        few = not only and len(self._calls) <= FEW
+        if not only and not few:
             self._answers.read_soon(call)
         try:
             written = self._store.send(b"SET", call.req, call.data, b"NX", *ttl.expiry(call.ttl_s))
         except StoreError as error:
             call.fail(error)
             return
+        if few:
+            self._answers.read_now(call)
         written.add_done_callback(partial(self._on_written, call, only))
 
     def _on_written(self, call: Call, only: bool, done: asyncio.Future[Any]) -> None:

@@ -25,13 +25,13 @@ def is_async(call: Callable[[Request], Any]) -> bool:
 
 def handler_of(call: Callable[[Request], Any], threads: Threads) -> Handle:
     async def answer(request: Request) -> None:
-        await finish(request, await call(request))
+        result = await call(request)
+        if not request.answered:
+            await request.reply(b"" if result is None else result)
 
     async def answer_from_thread(request: Request) -> None:
-        await finish(request, await threads.submit(in_time, (call, request), {}))
-
-    async def finish(request: Request, result: Any) -> None:
-        if type(result) is not bytes and inspect.isawaitable(result):  # which takes longer than all the rest here
+        result = await threads.submit(in_time, (call, request), {})
+        if inspect.isawaitable(result):
             result = await result
         if not request.answered:
             await request.reply(b"" if result is None else result)

@@ -21,9 +21,6 @@ Status = Literal["REQ", "RES", "ERR", "KEEP"]
 NAME_BYTES_MAX: Final = 512
 PATTERN: Final = parse_pattern("MUF/{unit:word}/{status:REQ|RES|ERR|KEEP}/{id:word}", separator="/")
 
-_PLAIN: Final = frozenset(range(0x21, 0x7F))
-"""Bytes of keys that need no closer look: printable ASCII. Nearly all keys are made of it."""
-
 _ID_ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
 """Without what people mix up when they read an id aloud."""
 _ID_TAIL: Final = 10
@@ -57,8 +54,8 @@ class Name(NamedTuple):
 
 def parse(key: bytes) -> Name | None:
     """The name that this key is, or None for a key that the protocol does not know."""
-    if _PLAIN.issuperset(key) and len(key) <= NAME_BYTES_MAX:
-        match key.decode().split("/"):
+    if key.isascii() and len(key) <= NAME_BYTES_MAX and b" " not in key and (text := key.decode()).isprintable():
+        match text.split("/"):  # nearly all keys are plain ASCII and need no closer look
             case ["MUF", unit, ("REQ" | "RES" | "ERR" | "KEEP") as status, id] if unit and id:
                 return Name(unit, status, id)
         return None

@@ -11,14 +11,18 @@ from mpreg.apps.muf.codecs import BYTES, Codec, encoded
 from mpreg.apps.muf.names import Name, Status
 from mpreg.apps.muf.ttl import check
 
-Write = Callable[[Name, bytes, float | None], Awaitable[None]]
+Write = Callable[[bytes, bytes, float | None], Awaitable[None]]
+"""Key, value, TTL."""
+Note = Callable[[Name, bytes, float | None], Awaitable[None]]
 
 
 class Request:
     """`unit` asked, under `id`; `raw` are the bytes as they were set."""
 
+    __slots__ = ("_codec", "_done", "_expires_at", "_is_done", "_note", "_write", "answered", "name", "raw")
+
     def __init__(
-        self, name: Name, raw: bytes, codec: Codec, write: Write, note: Write, expires_at: float | None = None
+        self, name: Name, raw: bytes, codec: Codec, write: Write, note: Note, expires_at: float | None = None
     ) -> None:
         self.name = name
         self.raw = raw
@@ -70,7 +74,7 @@ class Request:
             raise RuntimeError(f"{self.id} is answered already")
         self.answered = True
         try:
-            await self._write(self.name.with_status(status), data, ttl)
+            await self._write(self.name.with_status(status).key, data, ttl)
         finally:
             self._end()
 

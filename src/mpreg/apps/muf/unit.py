@@ -149,7 +149,7 @@ class Unit:
         return self._decode(await self._frontend.wait(name, self._timeout_s(timeout)), codec)
 
     def _timeout_s(self, timeout: float | None) -> float:
-        return ttl.check(max(self.ttls.req, self.ttls.res) if timeout is None else timeout, "timeout")
+        return max(self.ttls.req, self.ttls.res) if timeout is None else ttl.check(timeout, "timeout")
 
     def _decode(self, answer: bytes, codec: CodecLike | None) -> Any:
         return (self._codec if codec is None else codec_of(codec)).decode(answer)
@@ -163,7 +163,7 @@ class Unit:
             names.check("target", f"{target}.{'x' * names.ID_CHARS}")  # there must be room for the rest of the id
         chosen = names.new_id(target) if id is None else names.check("id", id)
         raw = encoded(self._codec if codec is None else codec_of(codec), data)
-        return Name(self.name, "REQ", chosen), raw, ttl.check(self.ttls.req if ttl_s is None else ttl_s)
+        return Name(self.name, "REQ", chosen), raw, self.ttls.req if ttl_s is None else ttl.check(ttl_s)
 
     # --- answering ----------------------------------------------------------------------------------------------
 
