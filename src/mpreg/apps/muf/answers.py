@@ -76,8 +76,8 @@ class Answers:
 
     def read(self, calls: Sequence[Call]) -> None:
         """Both answers of each, at most `PAGE` of them."""
-        if len(calls) > 1:
-            calls = [call for call in calls if call.asked and not call.answer.done()]
+        # One that has not asked yet must not take what is there from an earlier request of its id.
+        calls = [call for call in calls if call.asked and not call.answer.done()]
         if not calls:
             return
         if not self._together:
