@@ -138,12 +138,12 @@ async def test_a_loop_that_is_left_by_an_exception_gives_back_what_it_had(queue:
 
 
 async def test_a_handler_that_takes_ten_times_the_visibility_keeps_its_message(queue: Queue) -> None:
-    async with queue.receive(visibility=0.3) as one, queue.receive(visibility=0.3) as two:
+    async with queue.receive(visibility=0.6) as one, queue.receive(visibility=0.6) as two:
         waiting = {asyncio.ensure_future(receiver.next()) for receiver in (one, two)}
         await queue.send("slow")
         (got,), (other,) = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         async with got.result():
-            await asyncio.sleep(3)  # the work
+            await asyncio.sleep(6)  # the work
         assert not other.done()
         other.cancel()
     stats = await queue.stats()

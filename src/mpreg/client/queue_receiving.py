@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RENEW_PAUSE_MIN_S: Final = 0.02
+RENEWED_AFTER: Final = 1 / 3
+"""Of its length: so a lease survives two renewals that fail."""
 RENEWED_TOGETHER: Final = 0.1
 """Leases that are due within this share of their length are renewed in the same frame."""
 CLOSE_S: Final = 5.0
@@ -228,7 +230,7 @@ class Receiving(Generic[T]):
                 lease_s=lease_s,
                 lease_until=0.0 if delivery.acknowledgment_timeout is UNSET else delivery.acknowledgment_timeout,
             )
-            message.renew_at = now + lease_s / 2
+            message.renew_at = now + RENEWED_AFTER * lease_s
             self._buffer.append(message)
             if receipt:
                 self._held[receipt] = message
@@ -270,7 +272,7 @@ class Receiving(Generic[T]):
     def settle(self, message: Message[Any], settlement: Settlement) -> asyncio.Future[str]:
         message.is_settled = True
         self._held.pop(message.receipt, None)
-        return self._settling.add(settlement, message.renew_at + message.lease_s / 2)
+        return self._settling.add(settlement, message.renew_at + (1 - RENEWED_AFTER) * message.lease_s)
 
     def _refuse(self, delivery: Delivery, receipt: str, error: QueueError) -> None:
         self.invalid += 1
@@ -320,7 +322,7 @@ class Receiving(Generic[T]):
         for message, end in zip(messages, reply.payload.acknowledgment_timeouts, strict=True):
             if end:
                 message.lease_until = end
-                message.renew_at = asked_at + lease_s / 2
+                message.renew_at = asked_at + RENEWED_AFTER * lease_s
             else:
                 message.is_settled = True  # it is somebody else's, or will be
                 self._held.pop(message.receipt, None)
