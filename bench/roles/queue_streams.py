@@ -1,4 +1,4 @@
-"""redis-py: a stream with a consumer group, in pipelines of 100."""
+"""redis-py: a stream with a consumer group, in pipelines of 100, one after the other."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ async def consume(done: Done, consumers: int, url: str, name: str, **_: Any) -> 
 @asynccontextmanager
 async def producer(url: str, name: str, **_: Any) -> AsyncIterator[Send]:
     client = Redis.from_url(url)
+    alone = asyncio.Lock()
 
     async def send() -> int:
-        async with client.pipeline(transaction=False) as pipeline:
+        async with alone, client.pipeline(transaction=False) as pipeline:
             for _ in range(BATCH):
                 pipeline.xadd(name, {"b": BODY})
             await pipeline.execute()
