@@ -128,6 +128,18 @@ async def test_a_queue_that_is_made_again_is_another_one(store_servers: StoreSer
         assert (await queue.stats()).messages_sent == 2
 
 
+async def test_a_queue_that_no_longer_deduplicates_takes_everything(store_servers: StoreServers) -> None:
+    async with node_on(store_servers.url) as one, connect(one) as client, connect(one) as other:
+        queue = client.queue("changes")
+        await queue.create(enable_deduplication=True)
+        assert (await queue.send("x")).message_id == (await queue.send("x")).message_id
+        await other.queue("changes").delete()
+        await other.queue("changes").create()
+        receipts = await asyncio.gather(*(queue.send("x") for _ in range(3)))
+        assert len({receipt.message_id for receipt in receipts}) == 3
+        assert (await queue.stats()).current_queue_size == 3
+
+
 async def test_nothing_is_left_of_a_deleted_queue(store_servers: StoreServers, store: Store) -> None:
     async with node_on(store_servers.url) as node, connect(node) as client:
         queue = client.queue("gone")

@@ -98,10 +98,10 @@ class Sending:
         return entries
 
     def _send(self, entries: list[Entry]) -> None:
-        if self._deduplicates:
-            for entry in entries:
-                entry.packed = [_known_by_payload(*pair) for pair in zip(entry.asked, entry.packed, strict=True)]
         packed = entries[0].packed if len(entries) == 1 else [one for entry in entries for one in entry.packed]
+        if self._deduplicates:  # only for this attempt: the queue may say that it is none of that kind
+            asked = [one for entry in entries for one in entry.asked]
+            packed = [_known_by_payload(*pair) for pair in zip(asked, packed, strict=True)]
         future = self._queue.send_packed(packed, deduplicates=self._deduplicates)
         self._under_way = True
         future.add_done_callback(lambda done: self._stored(entries, done))
