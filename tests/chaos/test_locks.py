@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.chaos.lock_history import Event, violations
-from tests.store.servers import Server, eventually, valkey
+from tests.store.servers import Server, eventually, redis7, valkey
 
 PROCESSES = 8
 NAME = "{r}the-lock"
@@ -97,8 +97,10 @@ class Crew:
 
 
 @contextlib.contextmanager
-def crew(ttl_s: float, directory: Path) -> Iterator[Crew]:
-    with valkey() as server:
+def crew(
+    ttl_s: float, directory: Path, start: Callable[[], contextlib.AbstractContextManager[Server]] = valkey
+) -> Iterator[Crew]:
+    with start() as server:
         made = Crew(server, ttl_s, directory)
         try:
             for process in [made.start() for _ in range(PROCESSES)]:
@@ -119,8 +121,11 @@ def check(history: list[Event], pauses: int) -> Counter[str]:
     return counts
 
 
-def test_holders_that_are_paused_or_killed_never_make_two(tmp_path: Path) -> None:
-    with crew(0.4, tmp_path) as workers:
+@pytest.mark.parametrize("start", [valkey, pytest.param(redis7, marks=pytest.mark.slow)])
+def test_holders_that_are_paused_or_killed_never_make_two(
+    tmp_path: Path, start: Callable[[], contextlib.AbstractContextManager[Server]]
+) -> None:
+    with crew(0.4, tmp_path, start) as workers:
         for _ in range(3):
             workers.pause_holder()
             workers.kill_holder()
