@@ -1,4 +1,4 @@
-"""Pages of the documentation, run as they stand: their Python, and their commands with what these say."""
+"""Pages whose Python is one program, and whose commands say lines in no fixed order; the rest is in guides.py."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import inspect
 import re
 import types
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+from tests.guides import Guide
 
 
 def blocks(page: str, language: str) -> list[str]:
     """The blocks of `docs/<page>` in this language."""
-    return [block for found, block in BLOCK.findall((ROOT / "docs" / page).read_text()) if found == language]
+    return [block.text for block in Guide(f"docs/{page}").blocks if block.language == language]
 
 
 async def run_python(page: str, names: dict[str, Any], instead: Mapping[str, str]) -> None:
@@ -32,16 +30,11 @@ async def run_python(page: str, names: dict[str, Any], instead: Mapping[str, str
 
 def commands(page: str) -> list[tuple[str, str]]:
     """Each command of `mpreg` with what it says."""
-    found: list[tuple[str, str]] = []
-    for block in blocks(page, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            if command.startswith("mpreg "):
-                found.append((command, output))
-    return found
+    found = Guide(f"docs/{page}").commands()
+    return [(command.line, command.output) for command in found if command.line.startswith("mpreg ")]
 
 
-def matches(output: str, said: str) -> bool:
+def same_lines(output: str, said: str) -> bool:
     """The same lines, where `…` is anything. How wide a column is depends on what is in it, so blanks are not compared
     one by one; in which order keys are found, and how many bytes they take, is up to the server."""
     wanted, left = (

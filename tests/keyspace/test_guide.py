@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.pages import blocks, commands, matches
+from tests.pages import blocks, commands, same_lines
 from tests.store.servers import valkey
 
 
@@ -43,4 +43,4 @@ def test_the_guide_says_what_happens(tmp_path: Path) -> None:
                 timeout=60,
                 check=False,
             )
-            assert matches(output, done.stdout), f"{command}\n{done.stdout}"
+            assert same_lines(output, done.stdout), f"{command}\n{done.stdout}"

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.pages import ROOT, blocks, run_python
+from tests.guides import ROOT
+from tests.pages import blocks, run_python
 from tests.store.servers import Server, valkey
 
 from mpreg.errors import CODES
