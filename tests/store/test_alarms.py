@@ -44,7 +44,7 @@ async def test_nobody_is_woken_early_nor_forgotten(made: Alarms) -> None:
 
 
 async def test_who_has_left_is_not_woken_and_a_round_that_all_have_left_is_not_rung(made: Alarms) -> None:
-    at = now() + 0.02
+    at = now() + 0.02  # all three are set before the loop can ring
     leaving, staying, alone = Sleeper(), Sleeper(), Sleeper()
     made.set(leaving, at, now()).discard(leaving)
     made.set(staying, at, now())
@@ -90,12 +90,22 @@ async def test_one_that_ends_another_s_sleep_within_a_round(made: Alarms) -> Non
 
 
 async def test_an_earlier_alarm_comes_first(made: Alarms) -> None:
-    late, early = Sleeper(), Sleeper()
+    order: list[str] = []
+
+    class Named(Sleeper):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def wake(self) -> None:
+            order.append(self.name)
+            super().wake()
+
+    late, early = Named("late"), Named("early")
     made.set(late, now() + 0.05, now())
     made.set(early, now() + 0.01, now())
-    await early.woken.wait()
-    assert not late.woken.is_set()
     await late.woken.wait()
+    assert order == ["early", "late"]
 
 
 async def test_a_long_sleep_is_interrupted_now_and_then(made: Alarms, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,3 +122,20 @@ async def test_rounds_are_few_however_many_sleep_and_leave(made: Alarms) -> None
         sleeper = Sleeper()
         made.set(sleeper, start + choose.uniform(0, 1_000_000), start).discard(sleeper)
     assert len(made._rounds) == len(made._order) <= SPAN_S * ROUNDS_PER_S + 1
+
+
+async def test_a_sleeper_that_fails_takes_no_other_along(made: Alarms) -> None:
+    class Fails(Sleeper):
+        def wake(self) -> None:
+            raise RuntimeError("on purpose")
+
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context.get("exception")))
+    at = now() + 0.01
+    same, later = [Sleeper() for _ in range(5)], Sleeper()
+    for sleeper in (Fails(), *same):
+        made.set(sleeper, at, now())
+    made.set(later, at + 0.01, now())
+    for sleeper in (*same, later):
+        await sleeper.woken.wait()
+    assert [str(failure) for failure in failures] == ["on purpose"]

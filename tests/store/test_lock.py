@@ -28,9 +28,11 @@ MODES = pytest.mark.parametrize(
 )
 
 
-async def other_store(store: Store) -> Store:
+@pytest.fixture
+async def other(store: Store) -> AsyncIterator[Store]:
     """As another process would see it: tasks of one store stand in one line."""
-    return await connect(store.url, name="other")
+    async with await connect(store.url, name="other") as opened:
+        yield opened
 
 
 async def until(holds: Any) -> None:
@@ -130,9 +132,8 @@ async def test_a_key_of_another_type_is_no_lock_and_is_left_alone(store: Store) 
     assert await store.command("EXISTS", "b") == 0
 
 
-async def test_it_is_renewed_while_it_is_held(store: Store) -> None:
-    other = await other_store(store)
-    async with Lock(store, "a", ttl_s=0.3).hold() as held:
+async def test_it_is_renewed_while_it_is_held(store: Store, other: Store) -> None:
+    async with Lock(store, "a", ttl_s=2.0).hold() as held:
         first = await store.command("PEXPIRETIME", "a")
         for _ in range(3):  # three renewals: well over the TTL
 
@@ -144,7 +145,6 @@ async def test_it_is_renewed_while_it_is_held(store: Store) -> None:
         assert held.valid
         assert await Lock(other, "a").try_acquire() is None
     assert await store.command("EXISTS", "a") == 0
-    await other.close()
 
 
 async def test_without_renewal_it_runs_out_and_the_holder_knows_first(store: Store) -> None:
@@ -158,8 +158,7 @@ async def test_without_renewal_it_runs_out_and_the_holder_knows_first(store: Sto
     assert lost.value.details == {"name": "a", "fence": held.fence}
 
 
-async def test_who_waits_gets_it_when_it_is_given_back(store: Store) -> None:
-    other = await other_store(store)
+async def test_who_waits_gets_it_when_it_is_given_back(store: Store, other: Store) -> None:
     held = await Lock(store, "a", ttl_s=60).acquire()
     waiting = asyncio.create_task(Lock(other, "a", ttl_s=60).acquire(wait_s=20))
 
@@ -171,27 +170,22 @@ async def test_who_waits_gets_it_when_it_is_given_back(store: Store) -> None:
     await held.release()
     async with asyncio.timeout(10):
         assert (await waiting).fence > held.fence
-    await other.close()
 
 
-async def test_who_waits_gets_it_when_it_runs_out(store: Store) -> None:
-    other = await other_store(store)
+async def test_who_waits_gets_it_when_it_runs_out(store: Store, other: Store) -> None:
     dead = await Lock(store, "a", ttl_s=0.2).acquire()
     dead.leave()
     async with asyncio.timeout(10):
         assert (await Lock(other, "a").acquire(wait_s=math.inf)).fence > dead.fence
-    await other.close()
 
 
-async def test_who_waits_gets_it_when_a_peer_just_deletes_it(store: Store) -> None:
-    other = await other_store(store)
+async def test_who_waits_gets_it_when_a_peer_just_deletes_it(store: Store, other: Store) -> None:
     held = await Lock(store, "a", ttl_s=60).acquire()
     waiting = asyncio.create_task(Lock(other, "a").acquire(wait_s=20))
     await asyncio.sleep(0)
     await store.command("DEL", "a")
     async with asyncio.timeout(10):
         assert (await waiting).fence > held.fence
-    await other.close()
 
 
 async def test_tasks_of_one_process_get_it_in_the_order_in_which_they_asked(store: Store) -> None:

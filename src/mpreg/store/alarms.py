@@ -58,6 +58,6 @@ class Alarms:
         now = self._clock()
         while self._order and (self._order[0] <= now * ROUNDS_PER_S or not self._rounds[self._order[0]]):
             for sleeper in tuple(self._rounds.pop(heapq.heappop(self._order))):
-                sleeper.wake()
+                self._loop.call_soon(sleeper.wake)  # so that one that fails takes no other along
         if self._order:
             self._arm(self._order[0], now)

@@ -220,6 +220,7 @@ class ServerLink:
         link, self.server = await dial(self.address, self._how, self)
         if self._closed:
             link.lose(StoreError("STORE_CLOSED", "the store is closed"))
+            await asyncio.shield(link.closed)
             return
         self._link = link
         self._links.add(link.closed)

@@ -1,6 +1,8 @@
 """A hundred thousand keys: nothing that the tools do holds up the server.
 
-The server itself is the witness: its command statistics say what was called, its slow log what took over 10 ms.
+The server itself is the witness: its statistics say what was called, and how long each command typically took. (A
+single call may take long on a machine that is busy; a command that grows with the number of keys takes long each time,
+and one that is called once is typical of itself.)
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 KEYS = 100_000
 BATCH = 5_000
-SLOW_US = 10_000
+LONG_US = 10_000
 FORBIDDEN = re.compile(r"cmdstat_(keys|flush\w*|smembers|hgetall|del|debug\S*|randomkey|sort)\b")
 
 
@@ -45,8 +47,6 @@ async def fill_much(store: Store) -> int:
 
 def witnesses(servers: list[Server]) -> None:
     for server in servers:
-        server.call("CONFIG", "SET", "slowlog-log-slower-than", SLOW_US)
-        server.call("SLOWLOG", "RESET")
         server.call("CONFIG", "RESETSTAT")
 
 
@@ -54,7 +54,12 @@ def check_witnesses(servers: list[Server]) -> None:
     for server in servers:
         called = [line for line in server.info("commandstats") if FORBIDDEN.match(line)]
         assert called == []
-        assert [entry[3] for entry in server.call("SLOWLOG", "GET", 10)] == []
+        typical = {
+            name.removeprefix("latency_percentiles_usec_"): float(percentiles.split(",")[0].removeprefix("p50="))
+            for name, percentiles in server.info("latencystats").items()
+        }
+        assert "scan" in typical
+        assert [name for name, us in typical.items() if us > LONG_US] == []
 
 
 async def inspect(store: Store, count: int) -> None:
