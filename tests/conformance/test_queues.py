@@ -759,3 +759,56 @@ def test_a_purged_queue_is_empty_and_receipts_are_outdated(plain: Raw) -> None:
     )
     assert error["code"] == "QUEUE_STALE_RECEIPT"
     assert statistics(plain, queue)["current_queue_size"] == 0
+
+
+def test_a_subscriber_that_asks_for_batches_gets_them(raw: Raw) -> None:
+    queue = create(raw)
+    for n in range(5):
+        send(raw, queue, n)
+    subscribe(raw, queue, "s", batch=True, prefetch=10)
+    got: list[Any] = []
+    while len(got) < 5:
+        batch = pushed(raw, "messages_pending_ack")
+        assert (batch["queue_name"], batch["subscriber_id"]) == (queue, "s")
+        got += batch["messages"]
+    assert [one["message_payload"] for one in got] == list(range(5))
+    done = [{"message_id": one["message_id"]} for one in got]  # handed out by this very connection: no receipt needed
+    reply = ask(raw, "acknowledge_messages", queue_name=queue, subscriber_id="s", messages=done)
+    assert reply["outcomes"] == ["acknowledged"] * 5
+
+
+# Recurring sends.
+
+
+def test_a_schedule_is_made_changed_listed_and_ended(raw: Raw) -> None:
+    name = new_name("schedule-")
+    asked = {"schedule_name": name, "cron": "0 3 * * *", "queue_name": "reports", "message_payload": {"kind": "daily"}}
+    made = ask(raw, "schedule_message", **asked)
+    assert (made["schedule_name"], made["created"]) == (name, True)
+    assert time.gmtime(made["next_at"])[3:6] == (3, 0, 0)
+    changed = ask(raw, "schedule_message", **{**asked, "cron": "30 4 * * *", "timezone": "Asia/Tokyo"})
+    assert changed["created"] is False
+    assert time.gmtime(changed["next_at"])[3:5] == (19, 30)
+    page = ask(raw, "list_schedules", after=name[:-1])
+    (listed,) = [one for one in page["schedules"] if one["schedule_name"] == name]
+    assert (listed["cron"], listed["message_payload"]) == ("30 4 * * *", {"kind": "daily"})
+    assert ask(raw, "delete_schedule", schedule_name=name) == {"schedule_name": name, "deleted": True}
+    assert ask(raw, "delete_schedule", schedule_name=name)["deleted"] is False
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cron", "60 * * * *"),
+        ("cron", "0 0 31 2 *"),
+        ("timezone", "Mars/Olympus"),
+        ("queue_name", "a{b}"),
+        ("topic", "a.#"),
+        ("priority", 2000),
+        ("schedule_name", ""),
+    ],
+)
+def test_a_schedule_that_can_not_be(plain: Raw, field: str, value: Any) -> None:
+    asked = {"schedule_name": "s", "cron": "@daily", "queue_name": "q", "message_payload": 1}
+    error = refused(plain, "schedule_message", **{**asked, field: value})
+    assert (error["code"], error["details"]["field"]) == ("QUEUE_INVALID", field)
