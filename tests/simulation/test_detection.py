@@ -3,6 +3,7 @@ holds does not grow with the cluster."""
 
 from __future__ import annotations
 
+import random
 from functools import partial
 
 import msgspec
@@ -67,27 +68,26 @@ def test_many_that_crash_at_once_are_all_noticed() -> None:
     assert {who for _, who, _ in simulation.deaths()} == set(gone)
 
 
-def false_deaths(settings: ClusterSettings, seed: int, nodes: int = 40) -> int:
-    """A twentieth of the nodes stand still again and again, for longer than a probe takes; nobody crashes. Counted are
-    the deaths of the others."""
+def false_deaths(settings: ClusterSettings, seed: int, nodes: int = 40) -> tuple[int, int]:
+    """A twentieth of the nodes are so slow that nine of ten messages come to nothing there; nobody crashes. How often
+    one of the others was held for dead, and how often by one that is well itself."""
     simulation = formed(seed, nodes, settings)
-    slow = [f"n{number}" for number in range(nodes // 20)]
-    for _ in range(12):
-        for node_id in slow:
-            simulation.pause(node_id)
-        simulation.run(7)
-        for node_id in slow:
-            simulation.resume(node_id)
-        simulation.run(1)
-    return sum(1 for _, who, _ in simulation.deaths() if who not in slow)
+    slow = {f"n{number}" for number in range(nodes // 20)}
+    chance = random.Random(seed)
+    simulation.lets_through = lambda source, target, message: target not in slow or chance.random() >= 0.9
+    simulation.run(120)
+    false = [by for _, who, by in simulation.deaths() if who not in slow]
+    return len(false), sum(1 for by in false if by not in slow)
 
 
 def test_local_health_keeps_slow_nodes_from_killing_others() -> None:
-    """A slow node blames itself, and its suspicions alone take long to kill."""
-    off = msgspec.structs.replace(LAN, awareness_max=1, suspicion_max_mult=1, suspicion_mult=2)
-    on = msgspec.structs.replace(off, awareness_max=8, suspicion_max_mult=6)
-    without, with_it = (sum(false_deaths(settings, seed) for seed in range(3)) for settings in (off, on))
-    assert with_it <= without / 10
+    """A slow node blames itself, and its suspicions alone take long to kill: a tenth of what it is without."""
+    off = msgspec.structs.replace(LAN, awareness_max=1, suspicion_max_mult=1)
+    without = [false_deaths(off, seed) for seed in range(3)]
+    with_it = [false_deaths(LAN, seed) for seed in range(3)]
+    assert all(false > 20 for false, _ in without)
+    assert sum(false for false, _ in with_it) <= sum(false for false, _ in without) / 10
+    assert all(by_others == 0 for _, by_others in with_it)
 
 
 def test_what_a_node_sends_at_rest_does_not_grow_with_the_cluster() -> None:
