@@ -93,6 +93,7 @@ class Cache:
             await asyncio.wait([self._keeping])
         await self.leases.close()
         await self.levels.close()
+        self.level.close()
 
     async def _keep(self) -> None:
         """What has to be done now and then: look at the store's clock, tell it what was used."""

@@ -4,6 +4,7 @@ whoever else is at it (R-C4); what only finds keys (tags, dependencies) is besid
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -18,6 +19,8 @@ from mpreg.store import Script, Store
 from mpreg.store.slots import slot_of
 
 _FOLDER: Final = "mpreg.cache"
+LOOK_S: Final = 0.1
+"""How often what waits for the store looks whether it is still there."""
 WRONG_TYPE: Final = -2
 OUT_OF_RANGE: Final = -3
 TOO_LARGE: Final = -4
@@ -76,6 +79,9 @@ class StoreLevel:
     def __init__(self, store: Store, clock: StoreClock) -> None:
         self.store = store
         self.clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._pending: set[asyncio.Future[Any]] = set()
+        self._looking: asyncio.TimerHandle | None = None
 
     @property
     def is_up(self) -> bool:
@@ -83,17 +89,13 @@ class StoreLevel:
 
     async def run(self, verb: Script, key: bytes, *args: Any) -> Any:
         """Raises CACHE_STORE_UNAVAILABLE, at once if there is no connection at all."""
-        self.check()
-        try:
-            return await self.store.script(verb, (key,), args)
-        except StoreError as error:
-            raise unavailable(error) from None
+        return await self.run_on(verb, (key,), *args)
 
     async def run_on(self, verb: Script, keys: Sequence[bytes], *args: Any) -> Any:
         """As `run`, for several keys, which must be in one slot."""
         self.check()
         try:
-            return await self.store.script(verb, keys, args)
+            return await self._minded(self.store.send_script(verb, keys, args))
         except StoreError as error:
             raise unavailable(error) from None
 
@@ -103,9 +105,30 @@ class StoreLevel:
     async def command(self, *args: Any) -> Any:
         self.check()
         try:
-            return await self.store.command(*args)
+            return await self._minded(self.store.send(*args))
         except StoreError as error:
             raise unavailable(error) from None
+
+    def _minded(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        """A command that has not left when the connection breaks would wait for the next one; nobody here does."""
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+        if self._looking is None:
+            self._looking = self._loop.call_later(LOOK_S, self._look)
+        return future
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._pending and not self.is_up:
+            for future in list(self._pending):
+                if not future.done():
+                    future.set_exception(StoreError("STORE_UNAVAILABLE", "the store can't be reached"))
+        if self._pending:
+            self._looking = self._loop.call_later(LOOK_S, self._look)
+
+    def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
 
     def check(self) -> None:
         if not self.is_up:
