@@ -79,14 +79,19 @@ async def _dial_tcp(
     timeout_s: float,
 ) -> Link:
     loop = asyncio.get_running_loop()
-    _, protocol = await loop.create_connection(
-        lambda: TcpProtocol(address.scheme, accept, limits),
-        address.host,
-        address.port,
-        ssl=context,
-        server_hostname=server_name,
-        ssl_handshake_timeout=None if context is None else timeout_s,
-    )
+    protocol = TcpProtocol(address.scheme, accept, limits)
+    try:
+        await loop.create_connection(
+            lambda: protocol,
+            address.host,
+            address.port,
+            ssl=context,
+            server_hostname=server_name,
+            ssl_handshake_timeout=None if context is None else timeout_s,
+        )
+    except BaseException:
+        protocol.abandon()
+        raise
     return protocol.link
 
 

@@ -27,6 +27,13 @@ class TcpProtocol(asyncio.Protocol):
         self._limits = limits
         self.link: SocketLink
 
+    def abandon(self) -> None:
+        """The dial was given up, maybe when the socket was there already; the event loop may not say that it goes."""
+        if hasattr(self, "link"):
+            given_up = TransportError("TRANSPORT_CLOSED", "The dial was given up")
+            self.link.cut(given_up)
+            self.link.lost(given_up)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)
         no_delay(transport)
