@@ -8,7 +8,9 @@ import pytest
 from mpreg.cache.coherence import Update, from_wire, meant, said, to_change, to_wire, value_hash
 from mpreg.cache.key import cache_key, key_bytes
 from mpreg.client.cache_near import Near, NearCache
-from mpreg.wire.cache import CacheChange, CacheChanged, CacheRequestKey, CacheUpdate
+from mpreg.errors import CacheError
+from mpreg.wire.cache import CacheChange, CacheChanged, CacheRequestKey
+from mpreg.wire.gossip import CacheUpdate
 
 KEY = key_bytes(cache_key("compute.results", "sha256:abc", "v2"))
 UPDATE = Update("put", KEY, 17, value_hash(b"\x01"))
@@ -39,6 +41,14 @@ def test_an_update_as_the_note_prints_it_is_news_of_any_version() -> None:
     update = from_wire(msgspec.convert(printed, CacheUpdate))
     assert update.key == key_bytes(cache_key("n", "a"))
     assert update.version == 2**53
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"key": {}}, {"key": 1}, {"key": {"namespace": "a:b", "identifier": "i"}}, {"operation": "burn"}]
+)
+def test_an_update_of_nothing_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(CacheError, match="CACHE_INVALID"):
+        from_wire(CacheUpdate(**{"operation": "put", "key": {"namespace": "n", "identifier": "a"}, **wrong}))
 
 
 def test_clients_are_told_the_key() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.nodes import cluster, links_of, settings, until
+from tests.store.servers import StoreServers
 
 from mpreg.cluster import service as cluster_service
 from mpreg.cluster.owned import own_key
@@ -61,6 +62,32 @@ async def test_news_of_the_cache_reach_every_other_node_once() -> None:
         await until(lambda: len(heard) == 4)
         assert {name for name, _, _ in heard[:2]} == {"b", "c"}
         assert {(name, data) for name, _, data in heard[2:]} == {("a", "rain"), ("c", "rain")}
+
+
+async def test_what_changes_in_the_cache_of_one_node_is_gossip_and_drops_what_the_others_hold(
+    store_servers: StoreServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By gossip alone: the store's own channel says nothing here."""
+    async with cluster(node("a", store=store_servers.url), node("b", store=store_servers.url)) as nodes:
+        a, b = (nodes.by_name[name] for name in "ab")
+        services = a._started().services
+        assert services.changes is not None
+        monkeypatch.setattr(services.changes, "announce", lambda _update: None)
+        heard: list[CacheUpdate] = []
+        cluster_of(b).tell.cache.append(lambda sender, update: heard.append(update))
+        writer, reader = [await nodes.client(each) for each in (a, b)]
+        await writer.cache("n").put("i", "old")
+        await until(lambda: len(heard) == 1)
+        assert await reader.cache("n").get("i") == "old"
+        await writer.cache("n").put("i", "new")
+        await until(lambda: len(heard) == 2)
+        assert await reader.cache("n").get("i") == "new"
+        assert heard[1].key == {"namespace": "n", "identifier": "i", "version": "v1"}
+        assert heard[1].value_hash.startswith("sha256:")
+        assert heard[1].metadata["version"] > heard[0].metadata["version"]
+        cluster_of(a).broadcast(CacheUpdate(operation="burn", key=7))
+        await until(lambda: len(heard) == 3)
+        assert await reader.cache("n").get("i") == "new"
 
 
 async def test_a_majority_accepts_a_proposal_and_its_value_is_everywhere() -> None:

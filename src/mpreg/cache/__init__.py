@@ -6,8 +6,8 @@ store; `store_level` and `lua/` are the exact part; `coherence` is what nodes te
 
 from mpreg.cache.cache import Cache
 from mpreg.cache.changes_channel import ChangesChannel
-from mpreg.cache.coherence import Update
+from mpreg.cache.coherence import Update, to_wire
 from mpreg.cache.service import CacheService
 from mpreg.cache.settings import CacheSettings
 
-__all__ = ["Cache", "CacheService", "CacheSettings", "ChangesChannel", "Update"]
+__all__ = ["Cache", "CacheService", "CacheSettings", "ChangesChannel", "Update", "to_wire"]

@@ -12,8 +12,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from mpreg.cache.key import cache_key, key_bytes, parse_key
-from mpreg.wire.cache import CacheChange, CacheRequestKey, CacheUpdate
+from mpreg.cache.key import cache_key, invalid, key_bytes, parse_key
+from mpreg.wire.cache import CacheChange, CacheRequestKey
+from mpreg.wire.gossip import CacheUpdate
 
 Kind = Literal["put", "delete", "invalidate"]
 
@@ -54,22 +55,21 @@ def to_wire(update: Update) -> CacheUpdate:
     return CacheUpdate(
         operation=update.operation,
         key=CacheRequestKey(namespace=key.namespace, identifier=key.identifier, version=key.version),
-        value_hash=update.value_hash or msgspec.UNSET,
+        value_hash=update.value_hash,
         metadata={"version": update.version},
     )
 
 
 def from_wire(payload: CacheUpdate) -> Update:
-    """Without a version it is news of any version. Raises `CACHE_INVALID` for what is no key."""
-    key = cache_key(payload.key.namespace, payload.key.identifier, payload.key.version)
-    metadata = {} if payload.metadata is msgspec.UNSET else payload.metadata
-    version = metadata.get("version")
-    return Update(
-        payload.operation,
-        key_bytes(key),
-        version if isinstance(version, int) else 2**53,
-        "" if payload.value_hash is msgspec.UNSET else payload.value_hash,
-    )
+    """Without a version it is news of any version. Raises `CACHE_INVALID` for what is no key or no change."""
+    try:
+        named = msgspec.convert(payload.key, CacheRequestKey)
+        operation = msgspec.convert(payload.operation, Kind)
+    except msgspec.ValidationError as problem:
+        raise invalid("$.payload", str(problem)) from None
+    key = cache_key(named.namespace, named.identifier, named.version)
+    version = payload.metadata.get("version")
+    return Update(operation, key_bytes(key), version if isinstance(version, int) else 2**53, payload.value_hash)
 
 
 def to_change(update: Update) -> CacheChange:

@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from mpreg.cache.answers import Asked, entry_of, error_response_of
 from mpreg.cache.cache import Cache
-from mpreg.cache.coherence import Update
+from mpreg.cache.coherence import Update, from_wire
 from mpreg.cache.operations import Operations
 from mpreg.cache.requests import levels_of, timeout_s
 from mpreg.cache.watching import Watching
@@ -27,6 +27,7 @@ from mpreg.errors import CacheError, MpregError, ProtocolError, ResourceError
 from mpreg.transport.session import Session
 from mpreg.wire.cache import CacheAnalytics, CacheRequest, CacheResponse, CacheWatch, Period
 from mpreg.wire.encoding import Encoding
+from mpreg.wire.gossip import CacheUpdate
 from mpreg.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -183,6 +184,13 @@ class CacheService:
         if self.cache is not None:
             self.cache.levels.heard(update)
             self.watching.tell(update)
+
+    def heard_gossip(self, payload: CacheUpdate) -> None:
+        """The same, as nodes of a cluster say it; from what it can't understand it learns nothing."""
+        try:
+            self.heard(from_wire(payload))
+        except CacheError as error:
+            log.debug("News of the cache that say nothing: %s", error)
 
     def missed(self) -> None:
         """Some of what other nodes said is lost."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpreg.cache import Cache, CacheService, ChangesChannel, Update
+from mpreg.cache import Cache, CacheService, ChangesChannel, Update, to_wire
 from mpreg.deadlines import Deadlines
 from mpreg.node.clustering import Clustering, not_clustered, refuse_hello
 from mpreg.node.dispatch import Dispatch
@@ -107,10 +107,15 @@ class Services:
             assert self.changes is not None
             service.watching.tell(update)
             self.changes.announce(update)
+            if clustering is not None and update.key:
+                clustering.cluster.broadcast(to_wire(update))
 
+        clustering = self.clustering
         cache = Cache(store, settings.cache, disk_path=Path(settings.data_dir) / "cache", announce=announce)
         service = CacheService(cache, self.pubsub.publish)
         self.changes = ChangesChannel(store, service.node, service.heard, service.missed)
+        if clustering is not None:
+            clustering.cluster.tell.cache.append(lambda _node, payload: service.heard_gossip(payload))
         return service
 
     async def _start_cache(self) -> None:

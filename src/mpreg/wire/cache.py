@@ -316,16 +316,4 @@ class CacheChanged(RoleMessage, frozen=True, tag="cache-changed"):
     lost: bool = False
 
 
-class CacheUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of a `gossip` message of type `cache_update`: a node says what has changed, not to what."""
-
-    operation: Literal["put", "delete", "invalidate"]
-    key: CacheRequestKey
-    value_hash: str | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
-    """`version`: of the write."""
-    vector_clock: dict[str, int] | UnsetType = UNSET
-    replication_sites: tuple[str, ...] = ()
-
-
 MESSAGES: tuple[type[RoleMessage], ...] = (CacheRequest, CacheResponse, CacheAnalytics, CacheWatch, CacheChanged)
