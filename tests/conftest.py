@@ -14,6 +14,7 @@ reconfigured for good: for that, a test starts its own (tests/store/servers.py).
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import hypothesis
@@ -21,6 +22,10 @@ import pytest
 from tests.store.servers import Cluster, Server, StoreServers, cluster, redis7, valkey
 
 from mpreg.store import Store, connect
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a shell. Programs that tests start would inherit it, and not hear Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test depends on how fast this machine is at the moment.
 hypothesis.settings.register_profile("mpreg", deadline=None)
