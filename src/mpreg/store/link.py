@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import hiredis
 
@@ -23,6 +23,11 @@ Pending: TypeAlias = "tuple[asyncio.Future[Any], bytes]"
 _NOTHING = object()
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 _WRITE_BUFFER_BYTES = 1024 * 1024
+REPLIES_A_TURN: Final = 16
+"""At least so many callers are told in a turn of the loop, if there are so many replies."""
+PARTS: Final = 4
+"""And at least so large a part of those who wait."""
+ALL: Final = 1 << 30
 _CONFIRMATIONS = frozenset(
     {b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe", b"ssubscribe", b"sunsubscribe"}
 )
@@ -86,6 +91,8 @@ class Link(asyncio.Protocol):
         self._out_bytes = 0
         self._out_bytes_max = limits.unsent_bytes_max
         self._paused = False
+        self._slice: asyncio.Handle | None = None
+        self._start_of_data = b""
         self._heard = False
         self._owed = False
         self._beat: asyncio.TimerHandle | None = None
@@ -168,24 +175,36 @@ class Link(asyncio.Protocol):
         if self._lost is not None:
             return
         self._heard = True
+        self._start_of_data = data[:2]
+        self._reader.feed(data)
+        if self._slice is None:
+            waiting = len(self._pending)
+            self._read(max(REPLIES_A_TURN, waiting // PARTS) if waiting > REPLIES_A_TURN else ALL)
+
+    def _read(self, most: int) -> None:
+        """Not all replies of a full pipeline in one turn: so the server has new commands while the last callers are
+        still being told, and the two do not wait for each other in turns.
+        """
+        self._slice = None
         pending = self._pending
         was_full = len(pending) >= self._pending_max
-        reader = self._reader
-        reader.feed(data)
+        gets = self._reader.gets
         try:
-            while True:
-                reply = reader.gets()
+            for _ in range(most):
+                reply = gets()
                 kind = type(reply)
                 if kind is bytes or kind is int:
-                    future, _ = pending.popleft()
+                    future, _data = pending.popleft()
                     if not future.done():
                         future.set_result(reply)
                 elif reply is _NOTHING:
                     break
                 else:
                     self._other_reply(reply)
+            else:
+                self._slice = self._call_soon(self._read, most)
         except (hiredis.ProtocolError, IndexError, TypeError):
-            self._framing_lost(data)
+            self._framing_lost()
         if was_full:
             self._owner.on_room()
 
@@ -218,13 +237,16 @@ class Link(asyncio.Protocol):
             return
         self._owner.on_push(self, push)
 
-    def _framing_lost(self, data: bytes) -> None:
-        if data.startswith(_TLS_RECORDS):
+    def _framing_lost(self) -> None:
+        if self._start_of_data.startswith(_TLS_RECORDS):
             self.lose(StoreError("STORE_TLS", "this port speaks TLS; use the scheme valkeys:// instead"))
         else:
             self.lose(StoreError("STORE_PROTOCOL", "what answers there is not a Valkey or Redis server"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        while self._slice is not None:  # what came before the end is told
+            self._slice.cancel()
+            self._read(ALL)
         why = "the server closed the connection" if exc is None else f"the connection broke: {type(exc).__name__}"
         self.lose(StoreError("STORE_CONNECTION_LOST", why))
         if not self.closed.done():
@@ -237,6 +259,8 @@ class Link(asyncio.Protocol):
         if self._lost is not None:
             return
         self._lost = error
+        if self._slice is not None:
+            self._slice.cancel()
         if self._beat is not None:
             self._beat.cancel()
         unsent = [self._pending.pop() for _ in self._out]
