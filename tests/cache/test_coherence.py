@@ -245,6 +245,33 @@ async def test_a_put_that_skips_a_level_leaves_nothing_older_in_it(
     assert (found.level, found.entry and found.entry.value) == ("L3", pack(2))
 
 
+async def test_what_is_on_disk_and_known_to_be_old_is_not_served_even_without_the_store(
+    store_servers: StoreServers, tmp_path: Path, closing: list[Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(random.Random(1), loss=0)
+    closing.append(group)
+    node = await group.add(store_servers.url, tmp_path / "l2")
+    assert node.disk is not None
+    key, read_disk = KEYS[0], node.disk.get
+    old = await node.put(key, pack(1))
+    assert old is not None
+    await asyncio.wait(node._tasks)  # the disk has it
+
+    async def heard_meanwhile(key: bytes, now_ms: int) -> Entry | None:
+        found = await read_disk(key, now_ms)
+        node.heard(Update("put", key, old.version + 1))
+        return found
+
+    async def gone(key: bytes) -> int:
+        raise CacheError("CACHE_STORE_UNAVAILABLE", "gone")
+
+    monkeypatch.setattr(node.store, "version", gone)
+    found = await node.get(key, ("L2",))
+    assert (found.entry is not None, found.unverified) == (True, True), "nothing newer is known"
+    monkeypatch.setattr(node.disk, "get", heard_meanwhile)
+    assert (await node.get(key, ("L2",))).entry is None
+
+
 async def test_a_write_whose_answer_does_not_come_leaves_nothing_older(
     store_servers: StoreServers, closing: list[Group]
 ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from mpreg.cache.keys import READY
@@ -37,7 +38,7 @@ class Leases:
             if waiting is None:
                 waiting = asyncio.get_running_loop().create_task(self._wait(key, leased))
                 self._waiting[key] = waiting
-                waiting.add_done_callback(lambda done, key=key: self._done(key, done))  # type: ignore[misc]
+                waiting.add_done_callback(partial(self._done, key))
             await asyncio.shield(waiting)
             leased = await self._level.lease(key, lease_ms)
         return leased

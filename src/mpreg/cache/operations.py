@@ -246,8 +246,9 @@ class Operations:
         else:
             cache.analytics.count("*", "invalidate")
             label = message.tag if message.tag is not UNSET else message.dependency
-            check_labels((label,), f"$.{given[0]}")  # type: ignore[arg-type]
-            removed = await (work.tag(label) if given == ["tag"] else work.dependency(label))  # type: ignore[arg-type]
+            assert isinstance(label, str), "one of the three is given"
+            check_labels((label,), f"$.{given[0]}")
+            removed = await (work.tag(label) if given == ["tag"] else work.dependency(label))
         self._notify_invalidated(message, removed)
         result: dict[str, Any] = {"count": removed.count, "cursor": removed.cursor}
         for field in ("reason", "source_change"):

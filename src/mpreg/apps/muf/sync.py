@@ -173,18 +173,16 @@ class Unit:
         return repr(self._unit)
 
     def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        async def following() -> tuple[bool, T | None]:
+        async def following() -> list[T]:
+            """The next one, if there is one."""
             try:
-                return True, await anext(items)
+                return [await anext(items)]
             except StopAsyncIteration:
-                return False, None
+                return []
 
         try:
-            while True:
-                there, item = self._loop.run(following())
-                if not there:
-                    return
-                yield item  # type: ignore[misc]
+            while found := self._loop.run(following()):
+                yield found[0]
         finally:
             with contextlib.suppress(MufConnectionLost):
                 self._loop.run(items.aclose())  # type: ignore[attr-defined]
