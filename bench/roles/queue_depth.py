@@ -6,6 +6,7 @@ import time
 
 from bench.role import Orders
 from mpreg.queues.message import Message
+from mpreg.queues.parcels import parcels_of
 from mpreg.queues.records import Lease, Packed, Taker
 from mpreg.queues.settings import QueueSettings
 from mpreg.queues.state import SEND_MAX, Queue
@@ -17,8 +18,8 @@ TOPIC = "order.new"
 
 
 def packed() -> Packed:
-    message = Message(payload=BODY, topic=TOPIC, sent_at=time.time()).check()
-    return Packed(message.meta(), message.rest())
+    message = Message(payload=BODY, topic=TOPIC).check()
+    return Packed(message.meta(), BODY)
 
 
 async def used_bytes(store: Store) -> int:
@@ -40,17 +41,17 @@ async def run(orders: Orders, url: str, socket: str, waiting: int) -> None:
         before = await used_bytes(store)
         for done in range(0, waiting, SEND_MAX):
             count = min(SEND_MAX, waiting - done)
-            queue.sent(await queue.send_packed([packed()] * count, deduplicates=False))
+            await queue.send_parcels(parcels_of([packed()] * count), deduplicates=False)
         bytes_each = (await used_bytes(store) - before) / waiting - len(BODY)
         orders.answer(ready=True)
         async for order in orders:
             end = time.perf_counter() + order["secs"]
             begun, used, operations = time.perf_counter(), await server_s(store), 0
-            messages = [packed() for _ in range(BATCH)]
+            parcels = parcels_of([packed() for _ in range(BATCH)])
             while time.perf_counter() < end:
-                queue.sent(await queue.send_packed(messages, deduplicates=False))
+                await queue.send_parcels(parcels, deduplicates=False)
                 batch = await queue.claim([Taker("c", BATCH)])
-                await queue.acknowledge([Lease(one.message_id, "c", one.receipt) for one in batch.claimed])
+                await queue.acknowledge([Lease(held, "c") for one in batch.claimed for held in one.held])
                 operations += BATCH
             rate = operations / (time.perf_counter() - begun)
             each_us = (await server_s(store) - used) / operations * 1e6

@@ -47,15 +47,15 @@ async def a_life(queue: Queue) -> None:
     await queue.send([Message(payload=b"1"), Message(payload=b"2", group="g")], at_ms=now)
     await queue.send([Message(payload=b"3", delivery_guarantee="broadcast")], at_ms=now)
     batch = await queue.claim([Taker("victim", 2, visibility_ms=1000)], at_ms=now + 1)
-    leases = [Lease(one.message_id, "victim", one.receipt) for one in batch.claimed]
+    leases = [Lease(held, "victim") for one in batch.claimed for held in one.held]
     await queue.extend(leases[:1], 2000, at_ms=now + 2)
     await queue.renew("session", 5000, ["victim"], at_ms=now + 3)
     await queue.acknowledge(leases[:1], at_ms=now + 4)
-    retry = Lease(leases[1].message_id, "victim", leases[1].receipt, "retry", 500)
+    retry = Lease(leases[1].held, "victim", "retry", 500)
     await queue.acknowledge([retry], at_ms=now + 5)
     await queue.settle(at_ms=now + 3000)
     again = (await queue.claim([Taker("victim", 1)], at_ms=now + 3001)).claimed[0]
-    give_up = Lease(again.message_id, "victim", again.receipt, "dead_letter", 0, "no")
+    give_up = Lease(again.held[0], "victim", "dead_letter", 0, "no")
     await queue.acknowledge([give_up], at_ms=now + 3002)
     await queue.redrive(10, at_ms=now + 3003)
     await queue.fire([("t", b"")], at_ms=now + 3004)
@@ -69,7 +69,7 @@ async def drained_by_another(queue: Queue, now: int) -> None:
     for step in range(20):
         at_ms = now + step * MINUTE
         batch = await queue.claim([Taker("heir", 10)], at_ms=at_ms)
-        leases = [Lease(one.message_id, "heir", one.receipt) for one in batch.claimed]
+        leases = [Lease(held, "heir") for one in batch.claimed for held in one.held]
         if leases:
             assert set(await queue.acknowledge(leases, at_ms=at_ms + 1)) == {"acknowledged"}
     stats = await queue.statistics(at_ms=now + 21 * MINUTE)
@@ -78,7 +78,7 @@ async def drained_by_another(queue: Queue, now: int) -> None:
     assert stats.counters["units"] == ended
     (sent,) = await queue.send([Message(payload=b"new", group="g")], at_ms=now + 22 * MINUTE)
     (got,) = (await queue.claim([Taker("heir", 1)], at_ms=now + 22 * MINUTE)).claimed
-    assert got.message.payload == b"new", sent
+    assert got.messages.payloads == [b"new"], sent
 
 
 @pytest.mark.parametrize("queue_type", ["priority", "fifo", "delay"])

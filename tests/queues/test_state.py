@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import struct
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
@@ -21,14 +24,15 @@ from hypothesis.stateful import (
 from tests.store.servers import StoreServers
 
 from mpreg.errors import QueueError
-from mpreg.queues.message import Message
+from mpreg.queues.message import Message, unpack
 from mpreg.queues.model import Model
-from mpreg.queues.records import Claimed, Lease, Sent, Taker, split_receipt
+from mpreg.queues.records import Claimed, Held, Lease, Sent, Taker, held_by
 from mpreg.queues.settings import QueueSettings
 from mpreg.queues.state import Queue
 from mpreg.store import Store, connect
 
 NAMES = itertools.count()
+STATE_BYTES = struct.calcsize(">HHdddd")
 SUBSCRIBERS = ("ann", "bob", "cy")
 TOPICS = ("a", "a.b", "a.c", "b")
 PATTERNS = ("#", "a.*", "a.#", "b", "*")
@@ -51,7 +55,7 @@ messages = st.builds(
 some_settings = st.builds(
     QueueSettings,
     queue_type=st.sampled_from(["fifo", "priority", "delay"]),
-    max_size=st.integers(1, 12),
+    max_size=st.integers(1, 16),
     default_visibility_timeout_seconds=st.sampled_from([1.0, 4.0]),
     default_acknowledgment_timeout_seconds=st.sampled_from([3.0, 30.0]),
     enable_deduplication=st.booleans(),
@@ -60,15 +64,24 @@ some_settings = st.builds(
     max_retries=st.integers(0, 2),
     message_ttl_seconds=st.sampled_from([0.0, 0.0, 6.0]),
 )
+sends = st.lists(st.tuples(messages, st.sampled_from([1, 1, 2, 5])), min_size=1, max_size=4).map(
+    lambda some: [each for message, times in some for each in alike(message, times)]
+)
 takers = st.builds(
     Taker,
     subscriber=st.sampled_from(SUBSCRIBERS),
-    most=st.integers(1, 4),
+    most=st.integers(1, 6),
     patterns=st.sampled_from([(), (), ("a.*",), ("b", "a.b"), ("#",), ("zzz",)]),
     visibility_ms=st.sampled_from([0, 0, 700]),
 )
-Delivery = tuple[str, str, int, int, str | None]
-"""message id, receipt, number of the delivery, number of the message, subscriber of the copy."""
+Delivery = tuple[Held, int, int, str | None]
+"""What is held, number of the delivery, number of the message, subscriber of the copy."""
+
+
+def alike(message: Message, times: int) -> list[Message]:
+    """Messages that differ in nothing but their payloads, which are one parcel."""
+    payloads = (message.payload if n == 0 else bytes([97 + n]) * n for n in range(times))
+    return [msgspec.structs.replace(message, payload=payload) for payload in payloads]
 
 
 class Machine(RuleBasedStateMachine):
@@ -102,7 +115,7 @@ class Machine(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.now += ms
 
-    @rule(batch=st.lists(messages, min_size=1, max_size=4))
+    @rule(batch=sends)
     def send(self, batch: list[Message]) -> None:
         deduplicates = self.settings.enable_deduplication
         expected = self.model.send(batch, self.now, deduplicate=deduplicates)
@@ -114,10 +127,11 @@ class Machine(RuleBasedStateMachine):
         if self.settings.queue_type == "delay":
             takers = takers[:1]  # which of those that fall due together goes to whom is not promised
         batch = self.run(self.queue.claim(takers, at_ms=self.now))
+        got = [one for claimed in batch.claimed for one in _each(claimed)]
         if self.settings.queue_type == "delay":
-            self._align_ties(batch.claimed)
+            self._align_ties(got)
         units = self.model.claim(takers, self.now)
-        assert [_unit(claimed) for claimed in batch.claimed] == [
+        assert [one[1:] for one in got] == [
             (
                 unit.holder,
                 unit.number,
@@ -126,49 +140,58 @@ class Machine(RuleBasedStateMachine):
                 unit.delivery,
                 unit.lease_until,
                 unit.extend_until,
+                unit.message.payload,
+                unit.message.topic,
             )
             for unit in units
         ]
-        for claimed, unit in zip(batch.claimed, units, strict=True):
-            assert claimed.message.payload == unit.message.payload
-            assert claimed.message.topic == unit.message.topic
         return multiple(
-            *(
-                (c.message_id, c.receipt, u.delivery, u.number, u.subscriber)
-                for c, u in zip(batch.claimed, units, strict=True)
-            )
+            *((held[0], u.delivery, u.number, u.subscriber) for held, u in zip(got, units, strict=True)),
         )
 
-    def _align_ties(self, claimed: list[Claimed]) -> None:
+    def _align_ties(self, claimed: list[tuple[Any, ...]]) -> None:
         """Messages of several topics that fall due in the same millisecond come in any order: take the store's."""
-        place = {_unit(one)[1:3]: n for n, one in enumerate(claimed)}
+        place = {one[2:4]: n for n, one in enumerate(claimed)}
         self.model.settle(self.now)
         self.model.units.sort(key=lambda unit: place.get(unit.key, len(place) + unit.number))
         self.model.ties = {unit.key: n for n, unit in enumerate(self.model.units)}
 
     @rule(
-        delivery=deliveries,
-        holder=st.sampled_from([*SUBSCRIBERS]),
+        chosen=st.lists(deliveries, min_size=1, max_size=8),
+        holder=st.sampled_from([*SUBSCRIBERS, "its"]),
         verb=st.sampled_from(["acknowledge", "acknowledge", "retry", "dead_letter", "release"]),
         delay_ms=st.sampled_from([0, 500, 5000]),
-        with_receipt=st.booleans(),
     )
-    def acknowledge(self, delivery: Delivery, holder: str, verb: Any, delay_ms: int, with_receipt: bool) -> None:
-        message_id, receipt, number, of, subscriber = delivery
-        if subscriber is not None and not with_receipt:
-            return  # a copy is told by its receipt
-        expected = self.model.acknowledge(
-            (of, subscriber), number if with_receipt else 0, holder, verb, self.now, delay_ms=delay_ms
-        )
-        lease = Lease(message_id, holder, receipt if with_receipt else "", verb, delay_ms)
-        assert self.run(self.queue.acknowledge([lease], at_ms=self.now)) == [expected]
+    def acknowledge(self, chosen: list[Delivery], holder: str, verb: Any, delay_ms: int) -> None:
+        """What is asked at once is done as if it were asked one by one, for messages of one parcel together."""
+        leases = [Lease(held, self._holder(holder, number), verb, delay_ms) for held, number, *_ in chosen]
+        asked = sorted(range(len(leases)), key=lambda n: _order_of_asking(leases, n))
+        expected: list[Any] = [None] * len(leases)
+        for n in asked:
+            _, number, of, subscriber = chosen[n]
+            expected[n] = self.model.acknowledge(
+                (of, subscriber), number, leases[n].holder, verb, self.now, delay_ms=delay_ms
+            )
+        assert self.run(self.queue.acknowledge(leases, at_ms=self.now)) == expected
 
-    @rule(delivery=deliveries, holder=st.sampled_from(SUBSCRIBERS), by_ms=st.sampled_from([10, 2000, 60_000]))
-    def extend(self, delivery: Delivery, holder: str, by_ms: int) -> None:
-        message_id, receipt, number, of, subscriber = delivery
-        expected = self.model.extend((of, subscriber), number, holder, by_ms, self.now)
-        got = self.run(self.queue.extend([Lease(message_id, holder, receipt)], by_ms, at_ms=self.now))
-        assert got == [expected]
+    @rule(
+        chosen=st.lists(deliveries, min_size=1, max_size=8),
+        holder=st.sampled_from([*SUBSCRIBERS, "its"]),
+        by_ms=st.sampled_from([10, 2000, 60_000]),
+    )
+    def extend(self, chosen: list[Delivery], holder: str, by_ms: int) -> None:
+        leases = [Lease(held, self._holder(holder, number)) for held, number, *_ in chosen]
+        expected = [
+            self.model.extend((of, subscriber), number, lease.holder, by_ms, self.now)
+            for lease, (_, number, of, subscriber) in zip(leases, chosen, strict=True)
+        ]
+        assert self.run(self.queue.extend(leases, by_ms, at_ms=self.now)) == expected
+
+    def _holder(self, named: str, number: int) -> str:
+        """`its`: who has the message by this delivery, so that what is asked is often granted."""
+        if named != "its":
+            return named
+        return next((unit.holder for unit in self.model.units if unit.delivery == number), "nobody")
 
     @rule(
         subscriber=st.sampled_from(SUBSCRIBERS),
@@ -233,26 +256,49 @@ class Machine(RuleBasedStateMachine):
         if self.settings.enable_dead_letter_queue:
             dead = self.run(Queue(self.store, self.queue.name + ".dlq").statistics(at_ms=self.now))
             assert dead.ready == len(self.model.dead)
-        assert self.run(self.store.command("HLEN", self.queue._keys[1])) == len({u.number for u in self.model.units})
+        assert self._stored() == len({u.number for u in self.model.units})
         assert self.run(self.store.command("HLEN", self.queue._keys[8])) == len(self.model.casts)
+
+    def _stored(self) -> int:
+        """Messages that the store has and that are not done."""
+        bodies = self.run(self.store.command("HVALS", self.queue._keys[1]))
+        states = self.run(self.store.command("HVALS", self.queue._keys[6]))
+        done = 0
+        for state in states:
+            many = int.from_bytes(state[2:4], "big")
+            done += state[STATE_BYTES : STATE_BYTES + many].count(b"0")
+        return sum(len(unpack(body).payloads) for body in bodies) - done
 
 
 def _number(message_id: str) -> int:
     return int(message_id.rpartition("-")[2], 16)
 
 
-def _unit(claimed: Claimed) -> tuple[str, int, str | None, int, int, int, int]:
-    id_, delivery, _ = split_receipt(claimed.receipt)
-    subscriber = id_.partition("@")[2] or None
-    return (
-        claimed.subscriber,
-        _number(claimed.message_id),
-        subscriber,
-        claimed.deliveries,
-        delivery,
-        claimed.lease_until_ms,
-        claimed.extend_until_ms,
-    )
+def _each(claimed: Claimed) -> Iterator[tuple[Any, ...]]:
+    """Its messages, each as the model has it, and behind what is held."""
+    for message_id, held, payload in zip(claimed.message_ids, claimed.held, claimed.messages.payloads, strict=True):
+        assert held_by(message_id, held.receipt) == held
+        yield (
+            held,
+            claimed.subscriber,
+            _number(message_id),
+            held.first.partition("@")[2] or None,
+            claimed.deliveries,
+            held.number + held.place,
+            claimed.lease_until_ms,
+            claimed.extend_until_ms,
+            payload,
+            claimed.messages.topic,
+        )
+
+
+def _order_of_asking(leases: list[Lease], n: int) -> int:
+    """Leases of one delivery are looked at together, when the first of them is."""
+
+    def delivery(lease: Lease) -> tuple[str, int, str]:
+        return lease.held.first, lease.held.number, lease.holder
+
+    return min(k for k, lease in enumerate(leases) if delivery(lease) == delivery(leases[n]))
 
 
 def _answer(answer: Sent | QueueError) -> Any:

@@ -10,10 +10,11 @@ from msgspec import UNSET
 
 from mpreg.errors import MpregError
 from mpreg.queues.answers import check_many, refuse, stale
+from mpreg.queues.consumer import Subscription
 from mpreg.queues.desk import Desk
 from mpreg.queues.desks import Desks
 from mpreg.queues.names import invalid
-from mpreg.queues.records import Lease, Outcome, split_receipt
+from mpreg.queues.records import Held, Lease, Outcome, held_by
 from mpreg.queues.settings import LEASE_MAX_S, backoff_ms, milliseconds, seconds
 from mpreg.transport.session import Session
 from mpreg.wire.encoding import Encoding
@@ -34,8 +35,6 @@ from mpreg.wire.queues import (
 )
 
 REASON_MAX: Final = 1_000
-NO_RECEIPT: Final = "none"
-"""Names no delivery: who was not handed a message by this very connection has to show a receipt."""
 
 
 class Acknowledgements:
@@ -84,24 +83,26 @@ class Acknowledgements:
             seconds("retry_after_seconds", asked.retry_after_seconds, 0, LEASE_MAX_S)
         if len(asked.reason) > REASON_MAX:
             raise invalid("reason", f"has over {REASON_MAX} characters", limit=REASON_MAX)
-        subscription = desk.subscriptions.get(subscriber_id)
-        receipt = asked.receipt
-        if subscription is not None and subscription.session is session:
-            held = subscription.held.get(asked.message_id)
-            receipt = receipt or (held.receipt if held is not None else "")
+        subscription = self._mine(session, desk, subscriber_id)
+        held = _held(subscription, asked.message_id, asked.receipt)
+        if subscription is not None:
             subscription.settled(asked.message_id, asked.receipt)
-        receipt = receipt or NO_RECEIPT
         if asked.success:
-            return Lease(asked.message_id, subscriber_id, receipt)
+            return Lease(held, subscriber_id)
         if asked.dead_letter:
-            return Lease(asked.message_id, subscriber_id, receipt, "dead_letter", 0, asked.reason or "given up")
+            return Lease(held, subscriber_id, "dead_letter", 0, asked.reason or "given up")
         if asked.release:
-            return Lease(asked.message_id, subscriber_id, receipt, "release")
+            return Lease(held, subscriber_id, "release")
         if asked.retry_after_seconds is UNSET:
-            delay_ms = backoff_ms(split_receipt(receipt)[2], random.random())
+            delay_ms = backoff_ms(held.deliveries, random.random())
         else:
             delay_ms = milliseconds(asked.retry_after_seconds)
-        return Lease(asked.message_id, subscriber_id, receipt, "retry", delay_ms, asked.reason or "not acknowledged")
+        return Lease(held, subscriber_id, "retry", delay_ms, asked.reason or "not acknowledged")
+
+    @staticmethod
+    def _mine(session: Session, desk: Desk, subscriber_id: str) -> Subscription | None:
+        subscription = desk.subscriptions.get(subscriber_id)
+        return subscription if subscription is not None and subscription.session is session else None
 
     async def extend_visibility(self, session: Session, request: ExtendVisibility, encoding: Encoding) -> None:
         asked = request.payload
@@ -133,15 +134,19 @@ class Acknowledgements:
     ) -> list[int]:
         seconds("visibility_timeout_seconds", by_s, 0, LEASE_MAX_S)
         desk = self._desks.at(name)
-        subscription = desk.subscriptions.get(subscriber_id)
-        mine = subscription if subscription is not None and subscription.session is session else None
-        leases: list[Lease] = []
-        for message_id, receipt in messages:
-            held = mine.held.get(message_id) if mine is not None else None
-            receipt = receipt or (held.receipt if held is not None else NO_RECEIPT)
-            leases.append(Lease(message_id, subscriber_id, receipt))
+        mine = self._mine(session, desk, subscriber_id)
+        asked = list(messages)
+        leases = [Lease(_held(mine, message_id, receipt), subscriber_id) for message_id, receipt in asked]
         ends = await desk.queue.extend(leases, milliseconds(by_s))
-        for lease, end in zip(leases, ends, strict=True):
+        for (message_id, _), end in zip(asked, ends, strict=True):
             if mine is not None and end:
-                mine.extended(lease.message_id, by_s)
+                mine.extended(message_id, by_s)
         return ends
+
+
+def _held(mine: Subscription | None, message_id: str, receipt: str) -> Held:
+    """Who was not handed a message by this very connection has to show a receipt."""
+    held = mine.held.get(message_id) if mine is not None else None
+    if held is not None and receipt in ("", held.receipt):
+        return held
+    return held_by(message_id, receipt)

@@ -7,21 +7,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-import msgspec
-
 from mpreg.errors import MpregError
-from mpreg.queues.records import Cast, Claimed, Taker
+from mpreg.queues.records import Cast, Claimed, Held, Taker
 from mpreg.transport.session import Session
 from mpreg.wire.encoding import Encoding
 
 WAITING_BYTES_MAX: Final = 8_000_000
 BEHIND_S: Final = 0.05
-
-
-class Held(msgspec.Struct, frozen=True, gc=False):
-    receipt: str
-    until: float
-    """By the loop's clock."""
 
 
 class Consumer(Protocol):
@@ -103,7 +95,10 @@ class Subscription:
         if not self.auto_acknowledge:
             now = self._time()
             for one in claimed:
-                self.held[one.message_id] = Held(one.receipt, now + (one.lease_until_ms - now_ms) / 1000)
+                until = now + (one.lease_until_ms - now_ms) / 1000
+                for message_id, held in zip(one.message_ids, one.held, strict=True):
+                    held.until = until
+                    self.held[message_id] = held
         self._push(self, claimed, casts, now_ms)
 
     def settled(self, message_id: str, receipt: str) -> None:
@@ -117,7 +112,7 @@ class Subscription:
     def extended(self, message_id: str, by_s: float) -> None:
         held = self.held.get(message_id)
         if held is not None:
-            self.held[message_id] = Held(held.receipt, self._time() + by_s)
+            held.until = self._time() + by_s
 
     def end(self, error: MpregError | None) -> None:
         self.held.clear()

@@ -121,7 +121,7 @@ class Delivery:
             return
         except asyncio.CancelledError:
             return
-        if any("@" in one.receipt for one in batch.claimed):
+        if any(one.is_copy for one in batch.claimed):
             task = self._loop.create_task(self._hand_out_copies(asking, batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -130,7 +130,7 @@ class Delivery:
 
     async def _hand_out_copies(self, asking: list[tuple[Consumer, Taker]], batch: Batch) -> None:
         """A copy of a broadcast tells how it stands with the others."""
-        ids = list(dict.fromkeys(one.message_id for one in batch.claimed if "@" in one.receipt))
+        ids = list(dict.fromkeys(one.message_ids[0] for one in batch.claimed if one.is_copy))
         casts: dict[str, Cast] = {}
         try:
             found = await self._queue.casts(ids)
@@ -157,9 +157,10 @@ class Delivery:
                     self.remove(consumer)
                 consumer.take(claimed, casts, batch.now_ms)
         if gone:
-            leases = [Lease(one.message_id, one.subscriber, one.receipt, "release") for one in gone]
+            leases = [Lease(held, one.subscriber, "release") for one in gone for held in one.held]
             self._settling.add(leases, unheard)
-        self._what_next(len(batch.claimed) < sum(taker.most for _, taker in asking), batch)
+        found = sum(len(one.held) for one in batch.claimed)
+        self._what_next(found < sum(taker.most for _, taker in asking), batch)
 
     def _what_next(self, got_all: bool, batch: Batch) -> None:
         """When to ask again; `got_all`: there was not as much as they would have taken."""

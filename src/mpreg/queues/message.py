@@ -1,11 +1,13 @@
-"""A message on its way into the store and out of it. What the scripts look at is packed by `struct`; the rest, payload
-and headers, they hand through untouched.
+"""Messages on their way into the store and out of it. What the scripts look at is packed by `struct`; the rest,
+payloads and headers, they hand through untouched.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Final, Literal
 
 import msgspec
@@ -29,7 +31,7 @@ PAYLOAD_BYTES_MAX: Final = 1_000_000
 _KINDS: Final = {"at_least_once": 0, "broadcast": 1, "quorum": 2, "fire_and_forget": 3}
 """As `send.lua` has them; the last one never gets there."""
 _KEY_AT: Final = struct.calcsize(">BhddddhH")
-_HEADER: Final = struct.Struct(">ddIIHhBH")
+_HEADER: Final = struct.Struct(">dddIIHhH")
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +53,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """Of a quorum; None: more than half."""
     deduplication_id: str | None = None
     headers: dict[str, str] = {}
-    sent_at: float = 0.0
-    """By the sender's clock; for people."""
 
     def check(self) -> Message:
         if self.delivery_guarantee not in GUARANTEES:
@@ -84,12 +84,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
     def meta(self) -> bytes:
-        """For `send.lua`: what the script reads. The place of the deduplication key is put in by `with_key`."""
+        """For `send.lua`: all but the payload. The place of the deduplication key is put in by `with_key`."""
         group, topic = self.group.encode(), self.topic.encode()
         ttl, retries, visibility = self.message_ttl_seconds, self.max_retries, self.visibility_timeout_seconds
-        ack = self.acknowledgment_timeout_seconds
+        ack, required = self.acknowledgment_timeout_seconds, self.required_acknowledgments or 0
+        rest = _encode((self.encoding, self.delivery_guarantee, required, self.headers))
         return struct.pack(
-            f">BhddddhHHH{len(group)}sH{len(topic)}s",
+            f">BhddddhHHH{len(group)}sH{len(topic)}sI{len(rest)}s",
             _KINDS[self.delivery_guarantee],
             self.priority,
             milliseconds(self.delay_seconds) if self.delay_seconds else 0,
@@ -97,21 +98,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             0 if visibility is None else milliseconds(visibility),
             0 if ack is None else milliseconds(ack),
             -1 if retries is None else retries,
-            self.required_acknowledgments or 0,
+            required,
             0,
             len(group),
             group,
             len(topic),
             topic,
-        )
-
-    def rest(self) -> bytes:
-        """What the scripts hand through."""
-        return (
-            rest_of(
-                self.encoding, self.delivery_guarantee, self.sent_at, self.required_acknowledgments or 0, self.headers
-            )
-            + self.payload
+            len(rest),
+            rest,
         )
 
     def digest(self) -> str:
@@ -130,10 +124,10 @@ def digest_of(deduplication_id: str | None, topic: str, payload: bytes) -> str:
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as it comes out of the store."""
+    """Messages as they come out of the store: one, or several that differ in nothing but their payloads."""
 
     topic: str
-    payload: bytes
+    payloads: list[bytes]
     encoding: str
     delivery_guarantee: str
     priority: int
@@ -144,31 +138,40 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float
 
 
-_Rest = tuple[str, str, float, int, dict[str, str]]
+_Rest = tuple[str, str, int, dict[str, str]]
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Rest).decode
 
 
-def rest_of(encoding: str, guarantee: str, sent_at: float, required: int, headers: dict[str, str]) -> bytes:
-    data = _encode((encoding, guarantee, sent_at, required, headers))
-    return len(data).to_bytes(4, "big") + data
+def is_alike(meta: bytes, other: bytes) -> bool:
+    """Whether they may be stored as one, payloads aside. Broadcasts and quorums are always alone."""
+    return (meta is other or meta == other) and meta[0] == 0
+
+
+def payloads_of(payloads: Sequence[bytes]) -> bytes:
+    """As they stand in a body."""
+    many = len(payloads)
+    return struct.pack(f">H{many}I", many, *map(len, payloads)) + b"".join(payloads)
 
 
 def unpack(body: bytes) -> Stored:
-    expires, _due, _visibility, _ack, retries, priority, _copies, lane = _HEADER.unpack_from(body)
+    expires, _due, sent, _visibility, _ack, retries, priority, lane = _HEADER.unpack_from(body)
     at = _HEADER.size + lane
     topic_end = at + 2 + int.from_bytes(body[at : at + 2], "big")
     rest_end = topic_end + 4 + int.from_bytes(body[topic_end : topic_end + 4], "big")
-    encoding, guarantee, sent_at, required, headers = _decode(body[topic_end + 4 : rest_end])
+    encoding, guarantee, required, headers = _decode(body[topic_end + 4 : rest_end])
+    many = int.from_bytes(body[rest_end : rest_end + 2], "big")
+    first = rest_end + 2 + 4 * many
+    ends = list(accumulate(struct.unpack_from(f">{many}I", body, rest_end + 2), initial=first))
     return Stored(
         topic=body[at + 2 : topic_end].decode(),
-        payload=body[rest_end:],
+        payloads=[body[begin:end] for begin, end in pairwise(ends)],
         encoding=encoding,
         delivery_guarantee=guarantee,
         priority=priority,
         max_retries=retries,
         required_acknowledgments=required,
         headers=headers,
-        sent_at=sent_at,
+        sent_at=sent / 1000,
         expires_at=expires / 1000,
     )

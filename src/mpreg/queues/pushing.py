@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from mpreg.errors import MpregError
-from mpreg.queues.records import Cast, Claimed
+from mpreg.queues.records import Cast, Claimed, Lease
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.message import Message
@@ -41,48 +41,54 @@ class Fired(msgspec.Struct, frozen=True, array_like=True):
     payload: bytes
 
 
-def delivery_of(queue: str, claimed: Claimed, cast: Cast | None, now_ms: int, encoding: Encoding) -> Delivery:
-    """Raises if the payload has no form in this encoding."""
-    message = claimed.message
-    delivery = Delivery(
-        message_id=claimed.message_id,
-        topic=message.topic,
-        message_payload=_payload(message.payload, message.encoding, encoding),
-        delivery_guarantee=message.delivery_guarantee,
-        delivered_to=(claimed.subscriber,),
-        queue_name=queue,
-        receipt=claimed.receipt,
-        acknowledgment_timeout=claimed.lease_until_ms / 1000,
-        visibility_timeout_seconds=(claimed.lease_until_ms - now_ms) / 1000,
-        retry_count=claimed.deliveries - 1,
-        max_retries=message.max_retries,
-        headers=message.headers,
-        priority=message.priority,
-        sent_at=message.sent_at,
-    )
-    if cast is not None:
-        delivery.delivered_to = cast.subscribers
-        delivery.acknowledged_by = cast.acknowledged
-        if message.delivery_guarantee == "broadcast":
-            delivery.pending_acknowledgments = cast.pending
-        else:
-            delivery.required_acknowledgments = cast.required
-            delivery.quorum_reached = cast.reached
-    return delivery
-
-
 def deliveries_of(
     queue: str, claimed: Sequence[Claimed], casts: dict[str, Cast], now_ms: int, encoding: Encoding
-) -> tuple[list[Delivery], list[tuple[Claimed, str]]]:
-    """And those that can't be said in this encoding, with why."""
+) -> tuple[list[Delivery], list[tuple[str, Lease]]]:
+    """And the ids of those that can't be said in this encoding, with what gives them up."""
     found: list[Delivery] = []
-    failed: list[tuple[Claimed, str]] = []
+    failed: list[tuple[str, Lease]] = []
     for one in claimed:
-        try:
-            found.append(delivery_of(queue, one, casts.get(one.message_id), now_ms, encoding))
-        except MpregError as error:
-            failed.append((one, f"the payload has no form in {encoding.value}: {error.message}"[:300]))
+        messages = one.messages
+        to = (one.subscriber,)
+        visible_s = (one.lease_until_ms - now_ms) / 1000
+        for message_id, held, stored in zip(one.message_ids, one.held, messages.payloads, strict=True):
+            try:
+                payload = _payload(stored, messages.encoding, encoding)
+            except MpregError as error:
+                why = f"the payload has no form in {encoding.value}: {error.message}"[:300]
+                failed.append((message_id, Lease(held, one.subscriber, "dead_letter", 0, why)))
+                continue
+            delivery = Delivery(
+                message_id=message_id,
+                topic=messages.topic,
+                message_payload=payload,
+                delivery_guarantee=messages.delivery_guarantee,
+                delivered_to=to,
+                queue_name=queue,
+                receipt=held.receipt,
+                acknowledgment_timeout=one.lease_until_ms / 1000,
+                visibility_timeout_seconds=visible_s,
+                retry_count=one.deliveries - 1,
+                max_retries=messages.max_retries,
+                headers=messages.headers,
+                priority=messages.priority,
+                sent_at=messages.sent_at,
+            )
+            cast = casts.get(message_id)
+            if cast is not None:
+                _say_how_it_stands(delivery, cast)
+            found.append(delivery)
     return found, failed
+
+
+def _say_how_it_stands(delivery: Delivery, cast: Cast) -> None:
+    delivery.delivered_to = cast.subscribers
+    delivery.acknowledged_by = cast.acknowledged
+    if delivery.delivery_guarantee == "broadcast":
+        delivery.pending_acknowledgments = cast.pending
+    else:
+        delivery.required_acknowledgments = cast.required
+        delivery.quorum_reached = cast.reached
 
 
 def push_of(delivery: Delivery) -> Message:

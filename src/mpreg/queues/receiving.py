@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 from msgspec import UNSET
 
@@ -180,8 +180,8 @@ class Receiving:
         self, desk: Desk, one: Subscription, claimed: Sequence[Claimed], casts: dict[str, Cast], now_ms: int
     ) -> None:
         messages, failed = deliveries_of(desk.queue.name, claimed, casts, now_ms, one.encoding)
-        for each, _ in failed:
-            one.settled(each.message_id, each.receipt)
+        for message_id, lease in failed:
+            one.settled(message_id, lease.held.receipt)
         self._give_up(desk, failed)
         if one.batch:
             payload = Deliveries(desk.queue.name, one.subscriber_id, messages)
@@ -191,13 +191,13 @@ class Receiving:
             for message in messages:
                 one.session.send(push_of(message), one.encoding)
         if one.auto_acknowledge:
-            leases = [Lease(each.message_id, one.subscriber_id, cast(str, each.receipt)) for each in messages]
-            desk.settling.add(leases, unheard)
+            lost = {lease.held.receipt for _, lease in failed}
+            heard = [held for each in claimed for held in each.held if held.receipt not in lost]
+            desk.settling.add([Lease(held, one.subscriber_id) for held in heard], unheard)
 
-    def _give_up(self, desk: Desk, failed: Sequence[tuple[Claimed, str]]) -> None:
+    def _give_up(self, desk: Desk, failed: Sequence[tuple[str, Lease]]) -> None:
         if failed:
-            leases = [Lease(one.message_id, one.subscriber, one.receipt, "dead_letter", 0, why) for one, why in failed]
-            desk.settling.add(leases, unheard)
+            desk.settling.add([lease for _, lease in failed], unheard)
 
     # Subscribers in the store, so that broadcasts are kept for them.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
@@ -13,23 +14,20 @@ Verb = Literal["acknowledge", "retry", "dead_letter", "release"]
 """What to do with a message; to release it is to say that it was never seen."""
 Outcome = Literal["acknowledged", "retry", "dead_letter", "expired", "stale"]
 VERBS: Final[dict[Verb, str]] = {"acknowledge": "a", "retry": "r", "dead_letter": "d", "release": "l"}
-OUTCOMES: Final[dict[bytes, Outcome]] = {
-    b"a": "acknowledged",
-    b"r": "retry",
-    b"d": "dead_letter",
-    b"e": "expired",
-    b"s": "stale",
+OUTCOMES: Final[dict[int, Outcome]] = {
+    ord("a"): "acknowledged",
+    ord("r"): "retry",
+    ord("d"): "dead_letter",
+    ord("e"): "expired",
+    ord("s"): "stale",
 }
-
-
-_DIGITS_MAX: Final = 16
 
 
 class Packed(msgspec.Struct, frozen=True, gc=False):
     """A message on its way to `send.lua`."""
 
     meta: bytes
-    rest: bytes
+    payload: bytes
     digest: str = ""
     """By which it is known again; empty: not at all."""
 
@@ -43,18 +41,41 @@ class Sent(msgspec.Struct, frozen=True):
     """Of a broadcast or quorum: who will get it."""
 
 
+class Held(msgspec.Struct, gc=False):
+    """One message in someone's hands: which, and by which delivery. Messages that are handed out together share `first`
+    and `number`, so that what becomes of many of them is said in one breath."""
+
+    receipt: str
+    """All of this as text, for the holder."""
+    first: str
+    """Id within the queue of the first message that was handed out with it."""
+    number: int
+    """Of the delivery of that one."""
+    place: int
+    """Its own place behind that one."""
+    deliveries: int
+    """The how manieth of this message it is."""
+    until: float = 0.0
+    """When the lease ends, by the clock of the loop that keeps it."""
+
+
 class Claimed(msgspec.Struct, frozen=True):
-    """One message in someone's hands."""
+    """Messages in someone's hands that were sent and handed out together: one, or several of one parcel."""
 
     taker: int
     """The how manieth of those who asked."""
     subscriber: str
-    message_id: str
-    receipt: str
+    message_ids: list[str]
+    held: list[Held]
     deliveries: int
     lease_until_ms: int
     extend_until_ms: int
-    message: Stored
+    messages: Stored
+
+    @property
+    def is_copy(self) -> bool:
+        """Of a broadcast or quorum."""
+        return "@" in self.held[0].first
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -94,24 +115,35 @@ class Cast(msgspec.Struct, frozen=True):
         return 0 < self.required <= len(self.acknowledged)
 
 
-def split_receipt(receipt: str) -> tuple[str, int, int]:
-    """Id within the queue, number of the delivery, and the how manieth of this message it is."""
-    try:
-        id_, number, deliveries = receipt.rsplit("/", 2)
-        if len(number) < _DIGITS_MAX and len(deliveries) < _DIGITS_MAX and (found := int(number)) > 0:
-            return id_, found, int(deliveries)
-    except ValueError:
-        pass
-    return "", 0, 0
+_RECEIPT: Final = re.compile(r"([0-9a-f]{10})(@.+)?/([1-9][0-9]{0,14})/([0-9]{1,9})/([0-9]{1,5})", re.DOTALL)
+
+
+def receipt_of(id_: str, number: int, deliveries: int, place: int) -> str:
+    return f"{id_}/{number}/{deliveries}/{place}"
+
+
+def held_by(message_id: str, receipt: str) -> Held:
+    """What a receipt says. One that can't be read, or is another message's, holds nothing."""
+    found = _RECEIPT.fullmatch(receipt)
+    if found is None or found[1] != message_id.rpartition("-")[2]:
+        return NOTHING
+    copy, number, place = found[2] or "", int(found[3]), int(found[5])
+    first = int(found[1], 16) - place
+    if place >= number or first < 1 or place > PLACE_MAX or (copy and place):
+        return NOTHING
+    return Held(receipt, f"{first:010x}{copy}", number - place, place, int(found[4]))
+
+
+PLACE_MAX: Final = 65_535
+NOTHING: Final = Held("", "", 0, 0, 0)
+"""Names no delivery."""
 
 
 class Lease(msgspec.Struct, frozen=True):
     """What `acknowledge` and `extend` need to know."""
 
-    message_id: str
-    holder: str = ""
-    receipt: str = ""
-    """Empty: whichever delivery the holder has."""
+    held: Held
+    holder: str
     verb: Verb = "acknowledge"
     delay_ms: int = 0
     """Of a retry."""
@@ -121,7 +153,9 @@ class Lease(msgspec.Struct, frozen=True):
 class Peeked(msgspec.Struct, frozen=True):
     message_id: str
     deliveries: int
-    message: Stored
+    messages: Stored
+    place: int
+    """Which of these it is."""
     why: dict[str, Any] | None
 
 

@@ -7,12 +7,9 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from mpreg.queues.message import (
-    HEADER_BYTES_MAX,
-    HEADERS_MAX,
     PAYLOAD_BYTES_MAX,
     Message,
     digest_of,
-    rest_of,
 )
 from mpreg.queues.names import check_pattern, check_text, invalid
 from mpreg.queues.records import Packed
@@ -32,16 +29,15 @@ class Packer:
     def __init__(self) -> None:
         self._shapes: dict[Shape, bytes] = {}
 
-    def pack(self, asked: Outgoing, encoding: Encoding, sent_at: float) -> Packed:
+    def pack(self, asked: Outgoing, encoding: Encoding) -> Packed:
         """Raises `QUEUE_INVALID`, which names the field."""
         payload = bytes(asked.message_payload)
         if len(payload) > PAYLOAD_BYTES_MAX:
             raise invalid(
                 "message_payload", f"has {len(payload)} bytes, over {PAYLOAD_BYTES_MAX}", limit=PAYLOAD_BYTES_MAX
             )
-        if asked.headers:
-            _check_headers(asked.headers)
         shape = (
+            encoding.value,
             asked.topic,
             asked.delivery_guarantee,
             asked.priority,
@@ -53,36 +49,39 @@ class Packer:
             asked.max_retries,
             asked.required_acknowledgments,
         )
-        meta = self._shapes.get(shape)
+        meta = _meta(asked, encoding) if asked.headers else self._shapes.get(shape)
         if meta is None:
-            meta = self._meta(asked, shape)
+            meta = self._remember(shape, _meta(asked, encoding))
         digest = ""
         if asked.deduplication_id is not None:
             check_text(asked.deduplication_id, "deduplication_id")
             digest = digest_of(asked.deduplication_id, asked.topic, payload)
-        rest = rest_of(
-            encoding.value, asked.delivery_guarantee, sent_at, asked.required_acknowledgments or 0, asked.headers
-        )
-        return Packed(meta, rest + payload, digest)
+        return Packed(meta, payload, digest)
 
-    def _meta(self, asked: Outgoing, shape: Shape) -> bytes:
-        message = Message(
-            payload=b"",
-            topic=asked.topic,
-            delivery_guarantee=guarantee_of(asked.delivery_guarantee),
-            priority=asked.priority,
-            group=asked.group,
-            delay_seconds=asked.delay_seconds,
-            message_ttl_seconds=asked.message_ttl_seconds,
-            visibility_timeout_seconds=asked.visibility_timeout_seconds,
-            acknowledgment_timeout_seconds=asked.acknowledgment_timeout_seconds,
-            max_retries=asked.max_retries,
-            required_acknowledgments=asked.required_acknowledgments,
-        )
+    def _remember(self, shape: Shape, meta: bytes) -> bytes:
         if len(self._shapes) >= SHAPES_MAX:
             self._shapes.clear()
-        meta = self._shapes[shape] = message.check().meta()
+        self._shapes[shape] = meta
         return meta
+
+
+def _meta(asked: Outgoing, encoding: Encoding) -> bytes:
+    message = Message(
+        payload=b"",
+        topic=asked.topic,
+        encoding=encoding.value,
+        delivery_guarantee=guarantee_of(asked.delivery_guarantee),
+        priority=asked.priority,
+        group=asked.group,
+        delay_seconds=asked.delay_seconds,
+        message_ttl_seconds=asked.message_ttl_seconds,
+        visibility_timeout_seconds=asked.visibility_timeout_seconds,
+        acknowledgment_timeout_seconds=asked.acknowledgment_timeout_seconds,
+        max_retries=asked.max_retries,
+        required_acknowledgments=asked.required_acknowledgments,
+        headers=asked.headers,
+    )
+    return message.check().meta()
 
 
 def settings_in(asked: CreateQueuePayload) -> QueueSettings:
@@ -105,8 +104,3 @@ def patterns_in(asked: SubscribeQueuePayload) -> tuple[str, ...]:
 
 def is_kept(guarantee: Guarantee | str) -> bool:
     return guarantee != "fire_and_forget"
-
-
-def _check_headers(headers: dict[str, str]) -> None:
-    if len(headers) > HEADERS_MAX or sum(len(k) + len(v) for k, v in headers.items()) > HEADER_BYTES_MAX:
-        raise invalid("headers", f"are over {HEADERS_MAX} or over {HEADER_BYTES_MAX} characters", limit=HEADERS_MAX)

@@ -15,6 +15,7 @@ import msgspec
 
 from mpreg.errors import MpregError, QueueError, ResourceError
 from mpreg.queues.message import digest_of
+from mpreg.queues.parcels import Parcels, parcels_of
 from mpreg.queues.records import Packed, Sent
 from mpreg.queues.state import OTHERWISE, SEND_MAX, Queue
 from mpreg.wire.queues import Outgoing
@@ -55,7 +56,7 @@ class Sending:
 
     def add(self, asked: list[Outgoing], packed: list[Packed], answer: Answer) -> None:
         """`answer` is called once. Raises `RESOURCE_EXHAUSTED`."""
-        size = sum(len(one.rest) for one in packed)
+        size = sum(len(one.payload) for one in packed)
         if self._messages + len(packed) > self._messages_max or self._bytes + size > self._bytes_max:
             raise ResourceError(
                 "RESOURCE_EXHAUSTED",
@@ -102,11 +103,12 @@ class Sending:
         if self._deduplicates:  # only for this attempt: the queue may say that it is none of that kind
             asked = [one for entry in entries for one in entry.asked]
             packed = [_known_by_payload(*pair) for pair in zip(asked, packed, strict=True)]
-        future = self._queue.send_packed(packed, deduplicates=self._deduplicates)
+        parcels = parcels_of(packed)
+        future = self._queue.send_parcels(parcels, deduplicates=self._deduplicates)
         self._under_way = True
-        future.add_done_callback(lambda done: self._stored(entries, done))
+        future.add_done_callback(lambda done: self._stored(entries, parcels, done))
 
-    def _stored(self, entries: list[Entry], done: asyncio.Future[list[Any] | int]) -> None:
+    def _stored(self, entries: list[Entry], parcels: Parcels, done: asyncio.Future[list[Any] | int]) -> None:
         self._under_way = False
         result: Answers | MpregError
         try:
@@ -115,7 +117,7 @@ class Sending:
                 self._deduplicates = not self._deduplicates
                 self._send(entries)
                 return
-            result = self._queue.sent(reply)
+            result = self._queue.sent(parcels, reply)
         except MpregError as error:
             result = error
         except asyncio.CancelledError:
@@ -136,4 +138,4 @@ class Sending:
 def _known_by_payload(asked: Outgoing, packed: Packed) -> Packed:
     if packed.digest:
         return packed
-    return Packed(packed.meta, packed.rest, digest_of(None, asked.topic, bytes(asked.message_payload)))
+    return Packed(packed.meta, packed.payload, digest_of(None, asked.topic, bytes(asked.message_payload)))

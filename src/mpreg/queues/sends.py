@@ -54,7 +54,7 @@ class Sends:
             self._tasks.handler(self._send_and_wait)(session, request, encoding)
             return
         desk = self._desks.at(asked.queue_name)
-        packed = self._packer.pack(asked, encoding, time.time())
+        packed = self._packer.pack(asked, encoding)
         if not is_kept(asked.delivery_guarantee):
             self._tasks.handler(self._fire_one)(session, request, encoding)
             return
@@ -107,14 +107,13 @@ class Sends:
         self, asked: Sequence[Outgoing], encoding: Encoding, results: list[SendResult | None]
     ) -> tuple[list[int], list[Outgoing], list[Packed]]:
         """Where in the request those stand that go to the store; why others don't is in `results`."""
-        now = time.time()
         places: list[int] = []
         kept: list[Outgoing] = []
         packed: list[Packed] = []
         pack = self._packer.pack
         for place, one in enumerate(asked):
             try:
-                each = pack(one, encoding, now)
+                each = pack(one, encoding)
             except MpregError as error:
                 results[place] = _result_of(error)
                 continue
@@ -168,7 +167,7 @@ class Sends:
         if asked.delivery_guarantee not in ("broadcast", "quorum"):
             raise invalid("wait_seconds", f"nobody can wait for {asked.delivery_guarantee!r:.60}")
         desk = self._desks.at(asked.queue_name)
-        packed = self._packer.pack(asked, encoding, time.time())
+        packed = self._packer.pack(asked, encoding)
         desk.casting.enter()
         try:
             await desk.listen()
@@ -204,7 +203,7 @@ class Sends:
     async def send(self, name: str, message: Outgoing, encoding: Encoding) -> Sent:
         """For the node itself. Raises why it was not stored, or that nobody knows."""
         desk = self._desks.at(name)
-        return await self._store_one(desk, message, self._packer.pack(message, encoding, time.time()))
+        return await self._store_one(desk, message, self._packer.pack(message, encoding))
 
     async def _store_one(self, desk: Desk, asked: Outgoing, packed: Packed) -> Sent:
         sent: asyncio.Future[Sent] = self._loop.create_future()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mpreg.errors import MpregError, ResourceError
+from mpreg.queues.parcels import Asked, asked_of
 from mpreg.queues.records import Lease, Outcome
 from mpreg.queues.state import Queue
 
@@ -58,21 +59,22 @@ class Settling:
         leases, self._leases = self._leases, []
         answers, self._answers = self._answers, []
         try:
-            future = self._queue.send_acknowledge(leases)
+            asked = asked_of(leases)
+            future = self._queue.send_acknowledge(asked)
         except MpregError as error:
             self._answered(len(leases), answers, error)
         else:
-            future.add_done_callback(lambda done: self._settled(len(leases), answers, done))
+            future.add_done_callback(lambda done: self._settled(asked, answers, done))
 
-    def _settled(self, count: int, answers: list[tuple[int, Answer]], done: asyncio.Future[list[Any] | int]) -> None:
+    def _settled(self, asked: Asked, answers: list[tuple[int, Answer]], done: asyncio.Future[list[Any] | int]) -> None:
         result: list[Outcome] | MpregError
         try:
-            result = self._queue.outcomes(done.result())
+            result = self._queue.outcomes(asked, done.result())
         except MpregError as error:
             result = error
         except asyncio.CancelledError:
             return
-        self._answered(count, answers, result)
+        self._answered(asked.count, answers, result)
 
     def _answered(self, count: int, answers: list[tuple[int, Answer]], result: list[Outcome] | MpregError) -> None:
         self._messages -= count

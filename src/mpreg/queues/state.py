@@ -13,15 +13,25 @@ import msgspec
 
 from mpreg.errors import QueueError
 from mpreg.queues.keys import NAMES, SEEN, channel_of, keys_of
-from mpreg.queues.message import Message, unpack, with_key
+from mpreg.queues.message import Message
 from mpreg.queues.names import DEAD, check_queue_name, invalid
+from mpreg.queues.parcels import (
+    Asked,
+    Parcels,
+    asked_of,
+    batch_from,
+    ends_from,
+    extending_args,
+    ids_from,
+    outcomes_from,
+    parcels_of,
+    peeked_from,
+    settling_args,
+)
 from mpreg.queues.records import (
     COUNTERS,
-    OUTCOMES,
-    VERBS,
     Batch,
     Cast,
-    Claimed,
     Lease,
     Outcome,
     Packed,
@@ -29,7 +39,6 @@ from mpreg.queues.records import (
     Sent,
     Statistics,
     Taker,
-    split_receipt,
 )
 from mpreg.queues.scripts import (
     ACKNOWLEDGE,
@@ -59,8 +68,6 @@ SEND_MAX: Final = 1_000
 REDRIVE_MAX: Final = 500
 SUBSCRIBERS_MAX: Final = 1_000
 OTHERWISE: Final = -2
-ID_LENGTH: Final = 10
-"""Of an id within its queue; in a copy of a broadcast, `@` and the subscriber follow."""
 
 
 class Queue:
@@ -128,51 +135,52 @@ class Queue:
         packed = [
             Packed(
                 message.check().meta(),
-                message.rest(),
+                message.payload,
                 message.digest() if deduplicate or message.deduplication_id is not None else "",
             )
             for message in messages
         ]
-        reply = await self.send_packed(packed, deduplicates=deduplicate, at_ms=at_ms)
-        return self.sent(reply)
+        parcels = parcels_of(packed)
+        return self.sent(parcels, await self.send_parcels(parcels, deduplicates=deduplicate, at_ms=at_ms))
 
-    def send_packed(
-        self, messages: Sequence[Packed], *, deduplicates: bool, at_ms: int = 0
-    ) -> asyncio.Future[list[Any] | int]:
+    def send_parcels(self, parcels: Parcels, *, deduplicates: bool, at_ms: int = 0) -> asyncio.Future[list[Any] | int]:
         """For `sent`. The queue itself knows whether it deduplicates: `OTHERWISE` if that was taken wrongly."""
-        args: list[bytes] = []
-        seen: list[bytes] = []
-        for message in messages:
-            if message.digest:
-                seen.append(SEEN.key(queue=self._base, digest=message.digest))
-                args += (with_key(message.meta, len(seen)), message.rest)
-            else:
-                args += (message.meta, message.rest)
-        return self._run(SEND, at_ms, len(self._all) + 1, int(deduplicates), *args, keys=seen)
+        seen = [SEEN.key(queue=self._base, digest=digest) for digest in parcels.digests]
+        return self._run(SEND, at_ms, len(self._all) + 1, int(deduplicates), *parcels.args, keys=seen)
 
-    def sent(self, reply: list[Any] | int) -> list[Sent | QueueError]:
+    def sent(self, parcels: Parcels, reply: list[Any] | int) -> list[Sent | QueueError]:
+        """One answer a message."""
         if isinstance(reply, int):
             raise self.not_found()
         prefix = reply[1].decode()
-        return [self._sent(answer, prefix) for answer in reply[2:]]
+        answers: list[Sent | QueueError] = []
+        for many, answer in zip(parcels.many, reply[2:], strict=True):
+            if isinstance(answer, list):
+                names = tuple(name.decode() for name in answer[1:])
+                answers.append(Sent(prefix + answer[0].decode(), subscribers=names))
+            elif answer[:1] in b"DFQ":
+                answers += self._not_taken(answer.decode(), prefix, many)
+            else:
+                answers += map(Sent, ids_from(prefix, answer.decode(), many))
+        return answers
 
-    def _sent(self, answer: Any, prefix: str) -> Sent | QueueError:
-        if isinstance(answer, list):
-            return Sent(prefix + answer[0].decode(), subscribers=tuple(name.decode() for name in answer[1:]))
-        kind = answer[:1]
-        if kind == b"F":
-            return QueueError("QUEUE_FULL", f"the queue {self.name!r} is full", queue_name=self.name)
-        if kind == b"Q":
-            there = int(answer[1:])
-            return QueueError(
-                "QUEUE_INVALID",
-                f"required_acknowledgments: only {there} subscribers could acknowledge",
-                field="required_acknowledgments",
-                limit=there,
-            )
-        if kind == b"D":
-            return Sent(prefix + answer[1:].decode(), duplicate=True)
-        return Sent(prefix + answer.decode())
+    def _not_taken(self, answer: str, prefix: str, many: int) -> list[Sent | QueueError]:
+        """Not all of them were stored anew."""
+        if answer[0] == "D":
+            return [Sent(prefix + answer[1:], duplicate=True)]
+        if answer[0] == "Q":
+            return [
+                QueueError(
+                    "QUEUE_INVALID",
+                    f"required_acknowledgments: only {answer[1:]} subscribers could acknowledge",
+                    field="required_acknowledgments",
+                    limit=int(answer[1:]),
+                )
+            ]
+        taken = int(answer[1:5], 16) if len(answer) > 1 else 0
+        stored: list[Sent | QueueError] = [*map(Sent, ids_from(prefix, answer[5:], taken))] if taken else []
+        full = QueueError("QUEUE_FULL", f"the queue {self.name!r} is full", queue_name=self.name)
+        return stored + [full] * (many - taken)
 
     async def claim(self, takers: Sequence[Taker], *, at_ms: int = 0) -> Batch:
         """Messages for several subscribers, each with a lease; what is there is shared out evenly."""
@@ -194,21 +202,7 @@ class Queue:
     def claimed(self, takers: Sequence[Taker], reply: list[Any] | int) -> Batch:
         if isinstance(reply, int):
             raise self.not_found()
-        prefix = reply[2].decode()
-        claimed = [
-            Claimed(
-                reply[n],
-                takers[reply[n]].subscriber,
-                prefix + (id_ := reply[n + 1].decode())[:ID_LENGTH],
-                f"{id_}/{reply[n + 3]}/{reply[n + 2]}",
-                reply[n + 2],
-                reply[n + 4],
-                reply[n + 5],
-                unpack(reply[n + 6]),
-            )
-            for n in range(3, len(reply), 7)
-        ]
-        return Batch(reply[0], reply[1], claimed)
+        return batch_from(reply, takers)
 
     async def fire(self, messages: Sequence[tuple[str, bytes]], *, at_ms: int = 0) -> list[Sent]:
         """Topic and body of each: said to who subscribes now, by the queue's channel; nothing is kept."""
@@ -227,42 +221,29 @@ class Queue:
         return [None if packed is None else msgspec.msgpack.decode(packed, type=Cast) for packed in found]
 
     async def acknowledge(self, leases: Sequence[Lease], *, at_ms: int = 0) -> list[Outcome]:
-        return self.outcomes(await self.send_acknowledge(leases, at_ms=at_ms))
+        asked = asked_of(leases)
+        return self.outcomes(asked, await self.send_acknowledge(asked, at_ms=at_ms))
 
-    def send_acknowledge(self, leases: Sequence[Lease], *, at_ms: int = 0) -> asyncio.Future[list[Any] | int]:
+    def send_acknowledge(self, asked: Asked, *, at_ms: int = 0) -> asyncio.Future[list[Any] | int]:
         """For `outcomes`."""
-        args: list[Any] = []
-        for lease in leases:
-            id_, delivery = self._delivery(lease)
-            args += (id_, delivery, lease.holder, VERBS[lease.verb], lease.delay_ms, lease.reason)
-        return self._run(ACKNOWLEDGE, at_ms, *args)
+        return self._run(ACKNOWLEDGE, at_ms, *settling_args(asked))
 
-    def outcomes(self, reply: list[Any] | int) -> list[Outcome]:
+    def outcomes(self, asked: Asked, reply: list[Any] | int) -> list[Outcome]:
         if isinstance(reply, int):
             raise self.not_found()
-        return [OUTCOMES[answer] for answer in reply[1:]]
+        return outcomes_from(asked, reply[1:])
 
     async def extend(self, leases: Sequence[Lease], by_ms: int, *, at_ms: int = 0) -> list[int]:
         """When each lease ends now, in ms; 0 for one that is not the holder's any more."""
-        args: list[Any] = []
-        for lease in leases:
-            args += (*self._delivery(lease), lease.holder, by_ms)
-        reply = await self._run(EXTEND, at_ms, *args)
+        asked = asked_of(leases)
+        reply = await self._run(EXTEND, at_ms, *extending_args(asked, by_ms))
         if reply == -1:
             raise self.not_found()
-        ends: list[int] = reply[1:]
-        return ends
+        return ends_from(asked, reply[1:])
 
     @staticmethod
     def number_of(message_id: str) -> str:
         return message_id.rpartition("-")[2]
-
-    def _delivery(self, lease: Lease) -> tuple[str, int]:
-        """The id within the queue and the number of the delivery; what can't be read holds nothing."""
-        if not lease.receipt:
-            return self.number_of(lease.message_id), 0
-        id_, number, _ = split_receipt(lease.receipt)
-        return (id_, number) if id_[:ID_LENGTH] == self.number_of(lease.message_id) else ("", 0)
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
@@ -275,19 +256,22 @@ class Queue:
         return next_ms
 
     async def statistics(self, *, at_ms: int = 0) -> Statistics:
-        reply = await self._run(STATS, at_ms)
+        names = [*QueueSettings().stored(), "prefix"]
+        reply = await self._run(STATS, at_ms, *names)
         if reply == -1:
             raise self.not_found()
-        flat = {k.decode(): v.decode() for k, v in zip(reply[5][::2], reply[5][1::2], strict=True)}
+        now_ms, ready, delayed, in_flight, subscribers, flat, values = reply
+        counts = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        told = {name: value.decode() for name, value in zip(names, values, strict=True)}
         return Statistics(
-            now_ms=reply[0],
-            ready=reply[1],
-            delayed=reply[2],
-            in_flight=reply[3],
-            subscribers=reply[4],
-            counters={name: int(flat.get(name, 0)) for name in COUNTERS},
-            settings=settings_of(flat),
-            prefix=flat["prefix"],
+            now_ms=now_ms,
+            ready=ready,
+            delayed=delayed,
+            in_flight=in_flight,
+            subscribers=subscribers,
+            counters={name: counts[name] for name in COUNTERS},
+            settings=settings_of(told),
+            prefix=told["prefix"],
         )
 
     async def dead_letters(self) -> int:
@@ -298,18 +282,11 @@ class Queue:
     async def peek(
         self, most: int, *, subscriber: str = "", patterns: Iterable[str] = (), at_ms: int = 0
     ) -> list[Peeked]:
-        reply = await self._run(PEEK, at_ms, min(most, CLAIM_MAX), subscriber, *patterns)
+        most = min(most, CLAIM_MAX)
+        reply = await self._run(PEEK, at_ms, most, subscriber, *patterns)
         if reply == -1:
             raise self.not_found()
-        return [
-            Peeked(
-                reply[1].decode() + reply[n].decode().partition("@")[0],
-                reply[n + 1],
-                unpack(reply[n + 2]),
-                msgspec.json.decode(reply[n + 3]) if reply[n + 3] else None,
-            )
-            for n in range(2, len(reply), 4)
-        ]
+        return peeked_from(reply, most)
 
     async def purge(self, *, at_ms: int = 0) -> int:
         """Remove all messages, those in flight too; how many they were."""

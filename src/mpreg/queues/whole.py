@@ -64,8 +64,8 @@ async def peek(queue: Queue, request: Peek, encoding: Encoding) -> PeekReply:
 
 
 def _peeked(one: Peeked, encoding: Encoding) -> PeekedMessage:
-    message = one.message
-    payload = Raw(message.payload)
+    message = one.messages
+    payload = Raw(message.payloads[one.place])
     if message.encoding != encoding.value:
         try:
             payload = codec.transcode(payload, Encoding(message.encoding), encoding)

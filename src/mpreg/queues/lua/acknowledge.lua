@@ -1,18 +1,19 @@
 -- Ends leases: each message is done, waits again, or becomes a dead letter, as its holder says.
--- ARGV: time, then for each: id, number of the delivery (0: whichever), holder, verb (a, r, d, or l: give it back as if
--- it had never been delivered), delay of a retry in ms, reason. Returns {now, for each: a(cknowledged), r(etry),
--- d(ead letter), e(xpired) or s(tale: nothing was changed)}, or -1 if there is no such queue.
+-- ARGV: time, then for messages of one delivery: id of the first that was in it, number of its delivery, holder, verb (a, r,
+-- d, or l: give it back as if it had never been delivered), delay of a retry in ms, reason, and which of them (`>H` each,
+-- the first is 0). Returns {now, for each of these, one letter a message: a(cknowledged), r(etry), d(ead letter), e(xpired)
+-- or s(tale: nothing was changed)}, or -1 if there is no such queue.
 if not TYPE then
   return -1
 end
 settle()
 local PAGE = 500 -- as many arguments fit on Lua's stack
+local WORDS = 7
 
--- Whole messages that are done: what `finish` does for each, in a few calls for all.
-local function done_with(ids, since)
-  if #ids == 0 then
-    return
-  end
+local done, over, since = {}, {}, 0 -- ids that are done with as a whole, the same as a set, and when they were handed out
+
+-- Whole parcels that are done: what `finish` does for each, in a few calls for all.
+local function done_with(ids)
   if fifo then
     for n, body in ipairs(redis.call('HMGET', MSG, unpack(ids))) do
       local lane = lane_of(ids[n], (select(8, struct.unpack(HEADER, body))))
@@ -28,48 +29,98 @@ local function done_with(ids, since)
       redis.call(key == WHY and 'HDEL' or 'ZREM', key, unpack(ids))
     end
   end
-  count('acknowledged', #ids)
-  count('processing_ms', #ids * now - since)
+end
+
+local function counted(many, from)
+  count('acknowledged', many)
+  count('leased', -many)
+  count('here', -many)
+  count('processing_ms', many * (now - from))
+end
+
+-- A message that is held by itself.
+local function single(id, state, number, holder, verb, delay_ms, reason)
+  local ends = state and redis.call('ZSCORE', LEASED, id)
+  if not ends or tonumber(ends) <= now then
+    return 's'
+  end
+  local _, many, delivery, from, _, _, at = struct.unpack(STATE, state)
+  if many > 1 or delivery ~= number or state:sub(at + 1) ~= holder then
+    return 's'
+  elseif verb ~= 'a' then
+    return give_back(id, delay_ms, reason, verb)
+  elseif #id == 10 then
+    done[#done + 1], over[id] = id, true
+    counted(1, from)
+  else
+    redis.call('ZREM', LEASED, id)
+    count('leased', -1)
+    if fifo then
+      local lane = lane_of(id)
+      redis.call('HDEL', GROUPS, lane)
+      dirty[lane] = true
+    end
+    finish(id, 'acknowledged', 'acknowledged')
+    count('processing_ms', now - from)
+  end
+  return 'a'
+end
+
+local function state_of(id)
+  return not over[id] and redis.call('HGET', HELD, id)
+end
+
+-- Some messages of a parcel are done.
+local function some_of(id, state, places)
+  local _, many, _, from, _, _, at = struct.unpack(STATE, state)
+  local pending, answers, acknowledged = {state:byte(at, at + many - 1)}, {}, 0
+  for n, place in ipairs(places) do
+    local is_there = pending[place + 1] == 49
+    if is_there then
+      pending[place + 1], acknowledged = 48, acknowledged + 1
+    end
+    answers[n] = is_there and 'a' or 's'
+  end
+  local left = string.char(unpack(pending))
+  counted(acknowledged, from)
+  if left:find('1', 1, true) then
+    redis.call('HSET', HELD, id, state:sub(1, at - 1) .. left .. state:sub(at + many))
+  else
+    done[#done + 1], over[id] = id, true
+  end
+  return table.concat(answers)
+end
+
+local function answer_to(id, number, holder, verb, delay_ms, reason, some)
+  local state, places = state_of(id), {struct.unpack('>' .. ('H'):rep(#some / 2), some)}
+  places[#places] = nil -- where `unpack` has come to
+  local _, many, delivery, _, _, _, at = struct.unpack(STATE, state or SINGLE)
+  if many > 1 then
+    local ends = redis.call('ZSCORE', LEASED, id)
+    if tonumber(ends) <= now or delivery ~= number or state:sub(at + many) ~= holder then
+      return ('s'):rep(#places)
+    elseif verb == 'a' then
+      return some_of(id, state, places)
+    end
+    loosen(id)
+    state = state_of(id)
+  end
+  local answers = {}
+  for n, place in ipairs(places) do
+    local each = place == 0 and id or id_of(number_of(id) + place)
+    answers[n] = single(each, place == 0 and state or state_of(each), number + place, holder, verb, delay_ms, reason)
+    state = false -- it may have changed
+  end
+  return table.concat(answers)
 end
 
 local answers = {now}
-for first = 2, #ARGV, 6 * PAGE do
-  local ids, done, since = {}, {}, 0
-  local last = math.min(first + 6 * PAGE - 1, #ARGV)
-  for n = first, last, 6 do
-    ids[#ids + 1] = ARGV[n]
-  end
-  local ends = redis.call('ZMSCORE', LEASED, unpack(ids))
-  local states = redis.call('HMGET', HELD, unpack(ids))
-  local seen = {}
-  for n = first, last, 6 do
-    local at = (n - first) / 6 + 1
-    local id, delivery, verb, state = ARGV[n], tonumber(ARGV[n + 1]), ARGV[n + 3], states[at]
-    local answer = 's'
-    if state and ends[at] and tonumber(ends[at]) > now and not seen[id] then
-      local _, number, from, _, _, holder_at = struct.unpack(STATE, state)
-      if state:sub(holder_at) == ARGV[n + 2] and (delivery == 0 or delivery == number) then
-        seen[id] = true
-        if verb ~= 'a' then
-          answer = give_back(id, tonumber(ARGV[n + 4]), ARGV[n + 5], verb)
-        elseif #id == 10 then
-          done[#done + 1], since, answer = id, since + from, 'a'
-        else
-          redis.call('ZREM', LEASED, id)
-          if fifo then
-            local lane = lane_of(id)
-            redis.call('HDEL', GROUPS, lane)
-            dirty[lane] = true
-          end
-          finish(id, 'acknowledged', 'acknowledged')
-          count('processing_ms', now - from)
-          answer = 'a'
-        end
-      end
-    end
-    answers[#answers + 1] = answer
-  end
-  done_with(done, since)
+for n = 2, #ARGV, WORDS do
+  answers[#answers + 1] = answer_to(ARGV[n], tonumber(ARGV[n + 1]), ARGV[n + 2], ARGV[n + 3], tonumber(ARGV[n + 4]),
+    ARGV[n + 5], ARGV[n + 6])
 end
-close()
+for first = 1, #done, PAGE do
+  done_with({unpack(done, first, math.min(first + PAGE - 1, #done))})
+end
+finally()
 return answers

@@ -1,5 +1,6 @@
 -- Which messages come next for a subscriber, in order. Nothing is changed here.
 local LANES_MAX = 4096 -- of other topics that are looked at on the way to a matching one
+local PAGE = 64 -- of a lane, read at a time
 
 -- Lanes as {name, order, members = as far as read, at = which is next}.
 local function lanes_for(subscriber, patterns, most)
@@ -22,7 +23,7 @@ local function lanes_for(subscriber, patterns, most)
     for n = 1, #active, 2 do
       local topic = active[n]
       if fifo then
-        local _, id = read_member(active[n], first_of(active[n], 1)[1])
+        local _, id = read_member(active[n], first_of(active[n]))
         topic = select(9, struct.unpack(HEADER, redis.call('HGET', MSG, base_of(id))))
       end
       if any_match(patterns, topic) then
@@ -37,33 +38,43 @@ local function lanes_for(subscriber, patterns, most)
   return lanes
 end
 
--- Up to `most` of them as {lane, id, order, member}.
+-- What comes first in a lane, as {lane, order, id, many, member}; nil if nothing is left of it.
+local function next_in(lane)
+  if not lane.members or lane.at > #lane.members and #lane.members == PAGE then
+    local from = lane.members and '(' .. lane.members[PAGE] or '[' .. lane.name .. '\0'
+    lane.members = redis.call('ZRANGEBYLEX', READY, from, '(' .. lane.name .. '\1', 'LIMIT', 0, fifo and 1 or PAGE)
+    lane.at = 1
+  end
+  local member = lane.members[lane.at]
+  if not member then
+    return nil
+  end
+  local order, id, many = read_member(lane.name, member)
+  return {lane = lane.name, order = order, id = id, many = many, member = member}
+end
+
+-- Up to `most` messages, as parcels; the last one may hold more than are wanted.
 local function choose(subscriber, patterns, most)
-  local lanes, chosen = lanes_for(subscriber, patterns, most), {}
-  while #chosen < most and #lanes > 0 do
+  local lanes, chosen, found = lanes_for(subscriber, patterns, most), {}, 0
+  while found < most and #lanes > 0 do
     local best = 1
     for n = 2, #lanes do
       if lanes[n].order < lanes[best].order then
         best = n
       end
     end
-    local lane = lanes[best]
-    if not lane.members then
-      lane.members, lane.at = first_of(lane.name, fifo and 1 or most - #chosen), 1
-      lane.order, lane.id = read_member(lane.name, assert(lane.members[1], 'an active lane is empty'))
-    end
-    local alone = #lanes == 1
+    local lane, alone = lanes[best], #lanes == 1
+    local one = assert(next_in(lane), 'an active lane is empty')
     repeat
-      local at = lane.at
-      chosen[#chosen + 1] = {lane = lane.name, id = lane.id, order = lane.order, member = lane.members[at]}
-      lane.at = at + 1
-      local following = lane.members[at + 1]
-      if following then
-        lane.order, lane.id = read_member(lane.name, following)
-      else
-        table.remove(lanes, best)
-      end
-    until not following or not alone or #chosen == most
+      chosen[#chosen + 1] = one
+      found = found + one.many
+      lane.at = lane.at + 1
+      one = next_in(lane)
+      lane.order = one and one.order
+    until not one or not alone or found >= most
+    if not one then
+      table.remove(lanes, best)
+    end
   end
-  return chosen
+  return chosen, found
 end

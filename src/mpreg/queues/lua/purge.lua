@@ -3,12 +3,14 @@
 if not TYPE then
   return -1
 end
-local gone = size()
+local gone = counts.here
 redis.call('UNLINK', MSG, READY, ACTIVE, DELAYED, LEASED, HELD, CASTS, EXPIRY, GROUPS, WHY)
 if ARGV[2] == '1' then
   redis.call('UNLINK', CFG, SUBS, unpack(KEYS, 13))
   redis.call('PUBLISH', CFG:sub(1, -4) .. 'events', 'deleted')
 else
-  redis.call('HINCRBY', CFG, 'purged', gone)
+  count('purged', gone)
+  counts.here, counts.leased, counts.delayed, counts.soonest = 0, 0, 0, 0
+  finally()
 end
 return gone

@@ -12,9 +12,22 @@
 --
 -- An id is ten hex digits; a copy of a broadcast is `id@subscriber`. A lane is a topic, or a group in a fifo queue, or
 -- \1 and a subscriber for its copies. In a fifo queue a delayed message stands in its lane too, and holds up the lane.
+--
+-- Messages that were sent together and differ in nothing but their payloads are one parcel, with the id of its first
+-- message; the others' ids are the numbers that follow. A parcel waits, is handed out and expires as one; it is cut when
+-- somebody has room for a part of it, and `loosen` makes single messages of it when its messages begin to differ in more
+-- than which of them are acknowledged. A single message is a parcel of one. In fifo queues and broadcasts all are single.
 local CFG, MSG, READY, ACTIVE, DELAYED, LEASED, HELD, SUBS, CASTS, EXPIRY, GROUPS, WHY = unpack(KEYS, 1, 12)
-local HEADER = '>ddI4I4HhBHc0Hc0' -- expires, due, visibility, ack timeout, retries, priority, copies?, lane, topic
-local STATE = '>Hdddd' -- deliveries, number of the last one, since when, until when at most, order; then the holder
+local HEADER = '>dddI4I4HhHc0Hc0I4c0' -- expires, due, sent at, visibility, ack timeout, retries, priority, lane, topic,
+-- and what nobody reads here; then `>H` how many payloads, `>I4` how long each is, and these
+local STATE = '>HHdddd' -- deliveries, how many messages, number of the first one's last delivery, since when, until when
+-- at most, order of the first; then for each 1 or 0 (acknowledged); then the holder
+local SINGLE = struct.pack(STATE, 0, 1, 0, 0, 0, 0)
+local COUNTS = {
+  'seq', 'deliveries', 'here', 'leased', 'delayed', 'soonest', 'sent', 'units', 'received', 'acknowledged', 'failed',
+  'expired', 'requeued', 'purged', 'redriven', 'fired', 'processing_ms',
+}
+local PACKED = '>' .. ('d'):rep(#COUNTS)
 local SETTLE_MAX = 128
 local RANK = 1099511627776 -- 2^40 numbers a priority
 
@@ -24,18 +37,61 @@ if now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000 + floor(time[2] / 1000)
 end
-local settings = redis.call('HMGET', CFG, 'type', 'max_size', 'seq', 'deliveries', 'prefix', 'dedup')
-local PREFIX = settings[5]
-local TYPE = settings[1]
+
+local function read_counts(packed)
+  local found, values = {}, packed and {struct.unpack(PACKED, packed)} or {}
+  for n, name in ipairs(COUNTS) do
+    found[name] = values[n] or 0
+  end
+  return found
+end
+
+local function write_counts(key, counts)
+  local values = {}
+  for n, name in ipairs(COUNTS) do
+    values[n] = counts[name]
+  end
+  redis.call('HSET', key, 'counts', struct.pack(PACKED, unpack(values)))
+end
+
+local settings = redis.call('HMGET', CFG, 'counts', 'type', 'prefix', 'max_size', 'dedup')
+local TYPE, PREFIX = settings[2], settings[3]
 local fifo = TYPE == 'fifo'
-local dirty, counts = {}, {}
+local counts, changed = read_counts(settings[1]), false
+local dead_counts -- of the dead letters, once one comes or goes
+local dirty = {}
 
 local function count(name, by)
-  counts[name] = (counts[name] or 0) + (by or 1)
+  counts[name] = counts[name] + by
+  changed = true
+end
+
+-- Time will change something then: `soonest` is no later than the first of these moments; 0 if there is none.
+local function expect(at)
+  if counts.soonest == 0 or at < counts.soonest then
+    counts.soonest = at
+    changed = true
+  end
+end
+
+local function count_dead(by)
+  dead_counts = dead_counts or read_counts(redis.call('HGET', KEYS[13], 'counts'))
+  for name, each in pairs(by) do
+    dead_counts[name] = dead_counts[name] + each
+  end
+  return dead_counts
 end
 
 local function base_of(id)
   return #id == 10 and id or id:sub(1, 10)
+end
+
+local function number_of(id)
+  return tonumber(base_of(id), 16)
+end
+
+local function id_of(number)
+  return format('%010x', number)
 end
 
 local function lane_of(id, lane)
@@ -44,28 +100,52 @@ end
 
 local function order_of(id, due, priority)
   if TYPE == 'priority' then
-    return (4096 - priority) * RANK + tonumber(base_of(id), 16)
+    return (4096 - priority) * RANK + number_of(id)
   elseif TYPE == 'delay' then
     return due
   end
-  return tonumber(base_of(id), 16)
+  return number_of(id)
 end
 
-local function member_of(lane, order, id)
-  return lane .. '\0' .. format('%014x', order) .. id
+local function member_of(lane, order, id, many)
+  return lane .. '\0' .. format('%014x', order) .. id .. format('%04x', many)
 end
 
+-- Order, id, how many.
 local function read_member(lane, member)
-  return tonumber(member:sub(#lane + 2, #lane + 15), 16), member:sub(#lane + 16)
+  return tonumber(member:sub(#lane + 2, #lane + 15), 16), member:sub(#lane + 16, -5), tonumber(member:sub(-4), 16)
 end
 
-local function first_of(lane, limit)
-  return redis.call('ZRANGEBYLEX', READY, '[' .. lane .. '\0', '(' .. lane .. '\1', 'LIMIT', 0, limit)
+local function first_of(lane)
+  return redis.call('ZRANGEBYLEX', READY, '[' .. lane .. '\0', '(' .. lane .. '\1', 'LIMIT', 0, 1)[1]
 end
 
-local function push(id, lane, order)
-  redis.call('ZADD', READY, 0, member_of(lane, order, id))
+local function push(id, lane, order, many)
+  redis.call('ZADD', READY, 0, member_of(lane, order, id, many))
   dirty[lane] = true
+end
+
+-- One call with many arguments is several with as many as fit on Lua's stack.
+local function write(command, key, flat)
+  for n = 1, #flat, 4000 do
+    redis.call(command, key, unpack(flat, n, math.min(n + 3999, #flat)))
+  end
+end
+
+-- A body as its header, how many it holds, and a function for the payloads from one to another, as they stand in a body.
+local function open(body)
+  local at = select(11, struct.unpack(HEADER, body))
+  local many = struct.unpack('>H', body, at)
+  local lengths = {struct.unpack('>' .. ('I4'):rep(many), body, at + 2)}
+  local ends = {[0] = lengths[many + 1] - 1}
+  for n = 1, many do
+    ends[n] = ends[n - 1] + lengths[n]
+  end
+  return body:sub(1, at - 1), many, function(first, last)
+    local lengths_at = at + 2 + 4 * (first - 1)
+    return struct.pack('>H', last - first + 1) .. body:sub(lengths_at, lengths_at + 4 * (last - first + 1) - 1) ..
+      body:sub(ends[first - 1] + 1, ends[last])
+  end
 end
 
 -- Whether the lane has a message to give, and its order.
@@ -73,7 +153,7 @@ local function open_head(lane)
   if fifo and redis.call('HEXISTS', GROUPS, lane) == 1 then
     return nil
   end
-  local head = first_of(lane, 1)[1]
+  local head = first_of(lane)
   if not head then
     return nil
   end
@@ -84,7 +164,7 @@ local function open_head(lane)
   return order
 end
 
--- To be called in the end: what changed in lanes, in counters, and that there is something to take.
+-- What changed in lanes, and that there is something to take.
 local function close(quiet)
   local woke = false
   for lane in pairs(dirty) do
@@ -98,12 +178,20 @@ local function close(quiet)
       end
     end
   end
-  for name, by in pairs(counts) do
-    redis.call('HINCRBY', CFG, name, by)
-  end
-  dirty, counts = {}, {}
+  dirty = {}
   if woke and not quiet then
     redis.call('PUBLISH', CFG:sub(1, -4) .. 'events', 'ready')
+  end
+end
+
+-- To be called in the end: as `close`, and counters are kept.
+local function finally(quiet)
+  close(quiet)
+  if changed then
+    write_counts(CFG, counts)
+  end
+  if dead_counts then
+    write_counts(KEYS[13], dead_counts)
   end
 end
 
@@ -131,8 +219,8 @@ local function tally(id, field)
   return last
 end
 
--- The end of a message, or of one copy of it: nothing of it remains but in a counter.
-local function finish(id, counter, field)
+-- The end of a message, of one copy of it, or of a whole parcel: nothing of it remains but in counters.
+local function finish(id, counter, field, many)
   redis.call('HDEL', HELD, id)
   redis.call('ZREM', EXPIRY, id)
   redis.call('HDEL', WHY, id)
@@ -141,43 +229,80 @@ local function finish(id, counter, field)
   elseif tally(id, field) then
     redis.call('HDEL', MSG, base_of(id))
   end
-  count(counter)
+  count(counter, many or 1)
+  count('here', -(many or 1))
 end
 
 local function bury(id, body, deliveries, reason, by)
   if KEYS[13] and redis.call('EXISTS', KEYS[13]) == 1 then
-    local _, _, visibility, ack, _, priority, _, lane, topic, rest = struct.unpack(HEADER, body)
+    local _, _, sent, visibility, ack, _, priority, lane, topic, rest, at = struct.unpack(HEADER, body)
     local ttl_ms = tonumber(redis.call('HGET', KEYS[13], 'ttl_ms'))
-    local number = redis.call('HINCRBY', KEYS[13], 'seq', 1)
-    local dead = format('%010x', number)
+    local totals = count_dead({seq = 1, sent = 1, units = 1, here = 1})
+    local dead = id_of(totals.seq)
     local expires = ttl_ms > 0 and now + ttl_ms or 0
-    local kept = struct.pack(HEADER, expires, now, visibility, ack, 65535, priority, 0, #topic, topic, #topic, topic)
-    redis.call('HSET', KEYS[14], dead, kept .. body:sub(rest))
-    redis.call('ZADD', KEYS[15], 0, member_of(topic, (4096 - priority) * RANK + number, dead))
-    redis.call('ZADD', KEYS[16], 'LT', (4096 - priority) * RANK + number, topic)
+    local header = struct.pack(HEADER, expires, now, sent, visibility, ack, 65535, priority, #topic, topic, #topic, topic,
+      #rest, rest)
+    redis.call('HSET', KEYS[14], dead, header .. body:sub(at))
+    redis.call('ZADD', KEYS[15], 0, member_of(topic, (4096 - priority) * RANK + totals.seq, dead, 1))
+    redis.call('ZADD', KEYS[16], 'LT', (4096 - priority) * RANK + totals.seq, topic)
     if expires > 0 then
       redis.call('ZADD', KEYS[22], expires, dead)
+      if totals.soonest == 0 or expires < totals.soonest then
+        totals.soonest = expires
+      end
     end
     redis.call('HSET', KEYS[24], dead, cjson.encode({
       message_id = PREFIX .. base_of(id), reason = reason, at = now / 1000,
       deliveries = deliveries, by = by, subscriber = #id > 10 and id:sub(12) or nil, group = fifo and lane or nil,
     }))
-    redis.call('HINCRBY', KEYS[13], 'sent', 1)
-    redis.call('HINCRBY', KEYS[13], 'units', 1)
     redis.call('PUBLISH', KEYS[13]:sub(1, -4) .. 'events', 'ready')
   end
 end
 
--- A lease has ended without an acknowledgement: the message waits again, is a dead letter (verb d), or its time is over.
--- With verb l, nobody has seen it: the delivery does not count. Returns what became of it: r(etry), d(ead), e(xpired).
+-- A parcel in someone's hands is from now on looked at message by message. Returns the ids that are still there.
+local function loosen(id)
+  local state = redis.call('HGET', HELD, id)
+  local deliveries, many, number, since, limit, order, at = struct.unpack(STATE, state)
+  if many == 1 then
+    return {id}
+  end
+  local pending, holder = state:sub(at, at + many - 1), state:sub(at + many)
+  local ends = redis.call('ZSCORE', LEASED, id)
+  local header, _, payloads = open(redis.call('HGET', MSG, id))
+  local first = number_of(id)
+  local ids, bodies, leases, holders = {}, {}, {}, {}
+  for n = 1, many do
+    if pending:byte(n) == 49 then
+      local each = id_of(first + n - 1)
+      ids[#ids + 1] = each
+      bodies[#bodies + 1], bodies[#bodies + 2] = each, header .. payloads(n, n)
+      leases[#leases + 1], leases[#leases + 2] = ends, each
+      local own = struct.pack(STATE, deliveries, 1, number + n - 1, since, limit, TYPE == 'delay' and order or order + n - 1)
+      holders[#holders + 1], holders[#holders + 2] = each, own .. '1' .. holder
+    end
+  end
+  redis.call('HDEL', MSG, id)
+  redis.call('HDEL', HELD, id)
+  redis.call('ZREM', LEASED, id)
+  redis.call('ZREM', EXPIRY, id)
+  write('HSET', MSG, bodies)
+  write('ZADD', LEASED, leases)
+  write('HSET', HELD, holders)
+  return ids
+end
+
+-- A lease of a single message has ended without an acknowledgement: it waits again, is a dead letter (verb d), or its
+-- time is over. With verb l, nobody has seen it: the delivery does not count. Returns what became of it: r(etry),
+-- d(ead), e(xpired).
 local function give_back(id, delay_ms, reason, verb)
   local state = redis.call('HGET', HELD, id)
-  local deliveries, _, _, _, order, at = struct.unpack(STATE, state)
-  local by = state:sub(at)
+  local deliveries, _, _, _, _, order, at = struct.unpack(STATE, state)
+  local by = state:sub(at + 1)
   local body = redis.call('HGET', MSG, base_of(id))
-  local expires, _, _, _, retries, priority, _, lane = struct.unpack(HEADER, body)
+  local expires, _, _, _, _, retries, _, lane = struct.unpack(HEADER, body)
   lane = lane_of(id, lane)
   redis.call('ZREM', LEASED, id)
+  count('leased', -1)
   if fifo then
     redis.call('HDEL', GROUPS, lane)
     dirty[lane] = true
@@ -197,67 +322,77 @@ local function give_back(id, delay_ms, reason, verb)
   if TYPE == 'delay' then
     order = due
   end
-  redis.call('HSET', HELD, id, struct.pack(STATE, deliveries, 0, 0, 0, order) .. by)
+  redis.call('HSET', HELD, id, struct.pack(STATE, deliveries, 1, 0, 0, 0, order) .. '1' .. by)
   if delay_ms > 0 then
     redis.call('ZADD', DELAYED, due, id)
+    count('delayed', 1)
+    expect(due)
   end
   if fifo or delay_ms == 0 then
-    push(id, lane, order)
+    push(id, lane, order, 1)
   end
   if expires > 0 then
     redis.call('ZADD', EXPIRY, expires, id)
+    expect(expires)
   end
-  count('requeued')
+  count('requeued', 1)
   return 'r'
+end
+
+-- Where something stands that waits: lane, order, how many.
+local function place_of(id)
+  local body = redis.call('HGET', MSG, base_of(id))
+  local _, due, _, _, _, _, priority, lane, _, _, at = struct.unpack(HEADER, body)
+  local state = redis.call('HGET', HELD, id)
+  local order = state and select(6, struct.unpack(STATE, state)) or order_of(id, due, priority)
+  return lane_of(id, lane), order, #id == 10 and struct.unpack('>H', body, at) or 1
 end
 
 -- What time has changed. Each kind up to a limit, so that no script takes long; the rest is for the next one.
 local function settle()
+  if counts.soonest == 0 or now < counts.soonest then
+    return
+  end
+  local left = SETTLE_MAX
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, SETTLE_MAX)) do
-    give_back(id, 0, 'the lease ran out', 'r')
+    for _, each in ipairs(loosen(id)) do
+      give_back(each, 0, 'the lease ran out', 'r')
+      left = left - 1
+    end
+    if left <= 0 then
+      break
+    end
   end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', now, 'LIMIT', 0, SETTLE_MAX)) do
     redis.call('ZREM', EXPIRY, id)
     if not redis.call('ZSCORE', LEASED, id) then -- else its lease's end decides
-      local _, due, _, _, _, priority, _, lane = struct.unpack(HEADER, redis.call('HGET', MSG, base_of(id)))
-      lane = lane_of(id, lane)
-      local state = redis.call('HGET', HELD, id)
-      local order = state and select(5, struct.unpack(STATE, state)) or order_of(id, due, priority)
-      redis.call('ZREM', READY, member_of(lane, order, id))
-      redis.call('ZREM', DELAYED, id)
+      local lane, order, many = place_of(id)
+      redis.call('ZREM', READY, member_of(lane, order, id, many))
+      if redis.call('ZREM', DELAYED, id) == 1 then
+        count('delayed', -many)
+      end
       dirty[lane] = true
-      finish(id, 'expired', 'failed')
+      finish(id, 'expired', 'failed', many)
     end
   end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT', 0, SETTLE_MAX)) do
     redis.call('ZREM', DELAYED, id)
-    local _, due, _, _, _, priority, _, lane = struct.unpack(HEADER, redis.call('HGET', MSG, base_of(id)))
-    lane = lane_of(id, lane)
+    local lane, order, many = place_of(id)
+    count('delayed', -many)
     if fifo then
       dirty[lane] = true
     else
-      local state = redis.call('HGET', HELD, id)
-      push(id, lane, state and select(5, struct.unpack(STATE, state)) or order_of(id, due, priority))
+      push(id, lane, order, many)
     end
   end
-end
-
--- When time will change something next, in ms; 0 if nothing waits for it.
-local function next_at()
-  local soonest = 0
+  counts.soonest = 0
+  changed = true
   for _, key in ipairs({LEASED, DELAYED, EXPIRY}) do
     local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-    first = first and tonumber(first)
-    if first and (soonest == 0 or first < soonest) then
-      soonest = first
+    if first then
+      expect(tonumber(first))
     end
   end
-  return soonest
-end
-
-local function size()
-  local waiting = redis.call('ZCARD', READY) + redis.call('ZCARD', LEASED)
-  return fifo and waiting or waiting + redis.call('ZCARD', DELAYED)
 end
 
 local function split(text)

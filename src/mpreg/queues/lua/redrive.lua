@@ -8,25 +8,27 @@ local D = {}
 for n = 1, 12 do
   D[n] = KEYS[12 + n]
 end
-local moved, room = 0, math.min(tonumber(ARGV[2]), tonumber(settings[2]) - size())
-local number = tonumber(settings[3] or 0)
+local moved, room = 0, math.min(tonumber(ARGV[2]), tonumber(settings[4]) - counts.here)
 local defaults = redis.call('HMGET', CFG, 'retries', 'ttl_ms')
 if room > 0 then
   for _, dead in ipairs(redis.call('ZRANGE', D[3], 0, room - 1)) do
-    local topic, old = dead:sub(1, -26), dead:sub(-10)
+    local topic, old = dead:sub(1, -30), dead:sub(-14, -5)
     local body, why = redis.call('HGET', D[2], old), redis.call('HGET', D[12], old)
     local told = why and cjson.decode(why) or {}
-    number, moved = number + 1, moved + 1
-    local id = format('%010x', number)
-    local _, _, visibility, ack, _, priority, _, _, _, rest = struct.unpack(HEADER, body)
+    count('seq', 1)
+    moved = moved + 1
+    local id = id_of(counts.seq)
+    local _, _, sent, visibility, ack, _, priority, _, _, rest, at = struct.unpack(HEADER, body)
     local ttl = tonumber(defaults[2])
     local expires = ttl > 0 and now + ttl or 0
     local lane = told.subscriber and '\1' .. told.subscriber or fifo and (told.group or '') or topic
-    redis.call('HSET', MSG, id, struct.pack(HEADER, expires, now, visibility, ack, tonumber(defaults[1]), priority, 0,
-      #lane, lane, #topic, topic) .. body:sub(rest))
-    push(id, lane, order_of(id, now, priority))
+    local header = struct.pack(HEADER, expires, now, sent, visibility, ack, tonumber(defaults[1]), priority, #lane, lane,
+      #topic, topic, #rest, rest)
+    redis.call('HSET', MSG, id, header .. body:sub(at))
+    push(id, lane, order_of(id, now, priority), 1)
     if expires > 0 then
       redis.call('ZADD', EXPIRY, expires, id)
+      expect(expires)
     end
     redis.call('ZREM', D[3], dead)
     redis.call('HDEL', D[2], old)
@@ -40,10 +42,10 @@ if room > 0 then
       redis.call('ZREM', D[4], topic)
     end
   end
-  redis.call('HSET', CFG, 'seq', number)
-  redis.call('HINCRBY', D[1], 'redriven', moved)
+  count_dead({redriven = moved, here = -moved})
   count('units', moved)
+  count('here', moved)
   count('redriven', moved)
 end
-close()
+finally()
 return {moved, redis.call('ZCARD', D[3])}

@@ -4,5 +4,5 @@ if not TYPE then
   return -1
 end
 settle()
-close()
-return {now, next_at()}
+finally()
+return {now, counts.soonest}
