@@ -183,3 +183,4 @@ COUNTERS: Final = (
     "fired",
     "processing_ms",
 )
+"""The last ones of those in lua/queue.lua, in its order."""

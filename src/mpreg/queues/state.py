@@ -260,8 +260,7 @@ class Queue:
         reply = await self._run(STATS, at_ms, *names)
         if reply == -1:
             raise self.not_found()
-        now_ms, ready, delayed, in_flight, subscribers, flat, values = reply
-        counts = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        now_ms, ready, delayed, in_flight, subscribers, counts, values = reply
         told = {name: value.decode() for name, value in zip(names, values, strict=True)}
         return Statistics(
             now_ms=now_ms,
@@ -269,7 +268,7 @@ class Queue:
             delayed=delayed,
             in_flight=in_flight,
             subscribers=subscribers,
-            counters={name: counts[name] for name in COUNTERS},
+            counters=dict(zip(COUNTERS, counts[-len(COUNTERS) :], strict=True)),
             settings=settings_of(told),
             prefix=told["prefix"],
         )

@@ -32,10 +32,10 @@ local function done_with(ids)
 end
 
 local function counted(many, from)
-  count('acknowledged', many)
-  count('leased', -many)
-  count('here', -many)
-  count('processing_ms', many * (now - from))
+  count(ACKNOWLEDGED, many)
+  count(LEASES, -many)
+  count(HERE, -many)
+  count(PROCESSING_MS, many * (now - from))
 end
 
 -- A message that is held by itself.
@@ -48,20 +48,20 @@ local function single(id, state, number, holder, verb, delay_ms, reason)
   if many > 1 or delivery ~= number or state:sub(at + 1) ~= holder then
     return 's'
   elseif verb ~= 'a' then
-    return give_back(id, delay_ms, reason, verb)
+    return seldom().give_back(id, delay_ms, reason, verb)
   elseif #id == 10 then
     done[#done + 1], over[id] = id, true
     counted(1, from)
   else
     redis.call('ZREM', LEASED, id)
-    count('leased', -1)
+    count(LEASES, -1)
     if fifo then
       local lane = lane_of(id)
       redis.call('HDEL', GROUPS, lane)
       dirty[lane] = true
     end
-    finish(id, 'acknowledged', 'acknowledged')
-    count('processing_ms', now - from)
+    seldom().finish(id, ACKNOWLEDGED, 'acknowledged')
+    count(PROCESSING_MS, now - from)
   end
   return 'a'
 end
@@ -102,7 +102,7 @@ local function answer_to(id, number, holder, verb, delay_ms, reason, some)
     elseif verb == 'a' then
       return some_of(id, state, places)
     end
-    loosen(id)
+    seldom().loosen(id)
     state = state_of(id)
   end
   local answers = {}

@@ -26,7 +26,7 @@ local function lanes_for(subscriber, patterns, most)
         local _, id = read_member(active[n], first_of(active[n]))
         topic = select(9, struct.unpack(HEADER, redis.call('HGET', MSG, base_of(id))))
       end
-      if any_match(patterns, topic) then
+      if seldom().any_match(patterns, topic) then
         lanes[#lanes + 1] = {name = active[n], order = tonumber(active[n + 1])}
       end
     end

@@ -21,7 +21,7 @@ do
     local patterns = tonumber(ARGV[n + 3])
     for k = n + 4, n + 3 + patterns do
       taker.patterns = taker.patterns or {}
-      taker.patterns[#taker.patterns + 1] = split(ARGV[k])
+      taker.patterns[#taker.patterns + 1] = seldom().split(ARGV[k])
     end
     takers[#takers + 1] = taker
     n = n + 4 + patterns
@@ -31,7 +31,7 @@ end
 -- There is room for the first `wanted` of a parcel only. It is cut into parts of that size, so that whoever takes a few at
 -- a time does not have the rest of it written anew each time.
 local function cut(one, wanted)
-  local header, many, part = open(redis.call('HGET', MSG, one.id))
+  local header, many, part = seldom().open(redis.call('HGET', MSG, one.id))
   local expires = struct.unpack('>d', header)
   local first, bodies, ready, expiring = number_of(one.id), {one.id, header .. part(1, wanted)}, {}, {}
   for n = wanted + 1, many, wanted do
@@ -62,7 +62,7 @@ local function page_to(taker, chosen, first, last)
     local one, body, state = chosen[first + n - 1], bodies[n], states[n]
     local _, _, _, visibility, ack = struct.unpack('>dddI4I4', body)
     local deliveries = (state and struct.unpack('>H', state) or 0) + 1
-    local number = counts.deliveries + 1
+    local number = counts[DELIVERIES] + 1
     local limit = now + ack
     local ends = math.min(limit, now + (taker.visibility > 0 and taker.visibility or visibility))
     gone[n] = one.member
@@ -75,9 +75,9 @@ local function page_to(taker, chosen, first, last)
     end
     dirty[one.lane] = true
     expect(ends)
-    count('deliveries', one.many)
-    count('received', one.many)
-    count('leased', one.many)
+    count(DELIVERIES, one.many)
+    count(RECEIVED, one.many)
+    count(LEASES, one.many)
     local at = #out
     out[at + 1], out[at + 2], out[at + 3], out[at + 4] = taker.number, id, deliveries, number
     out[at + 5], out[at + 6], out[at + 7] = ends, limit, body
@@ -109,7 +109,7 @@ local function hand_to(taker, most)
   return found >= most
 end
 
-local waiting = counts.here - counts.leased - (fifo and 0 or counts.delayed)
+local waiting = counts[HERE] - counts[LEASES] - (fifo and 0 or counts[DELAYS])
 local share = #takers == 1 and math.huge or math.max(1, floor(waiting / #takers))
 local eager = {}
 for _, taker in ipairs(takers) do
@@ -121,5 +121,5 @@ for _, taker in ipairs(eager) do
   hand_to(taker, taker.left)
 end
 finally(true)
-out[2] = bytes > BYTES_MAX and now or counts.soonest
+out[2] = bytes > BYTES_MAX and now or counts[SOONEST]
 return out

@@ -49,7 +49,7 @@ local function answer_to(id, number, holder, by_ms, some)
   local together = many > 1 and are_all(state, places)
   local ends = together and extended(id, state, number, holder, by_ms)
   if many > 1 and not together and delivery == number and state:sub(at + many) == holder then
-    loosen(id) -- from now on their leases differ
+    seldom().loosen(id) -- from now on their leases differ
   end
   for n, place in ipairs(places) do
     local each = place == 0 and id or id_of(number_of(id) + place)

@@ -6,10 +6,10 @@ if not TYPE then
 end
 local answers = {PREFIX}
 for n = 2, #ARGV, 2 do
-  local names = subscribed_to(ARGV[n])
-  count('seq', 1)
-  count('fired', 1)
-  local id = id_of(counts.seq)
+  local names = seldom().subscribed_to(ARGV[n])
+  count(SEQ, 1)
+  count(FIRED, 1)
+  local id = id_of(counts[SEQ])
   if #names > 0 then
     redis.call('PUBLISH', CFG:sub(1, -4) .. 'events', 'f' .. cmsgpack.pack({PREFIX .. id, names}) .. ARGV[n + 1])
   end

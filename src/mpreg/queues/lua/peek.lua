@@ -8,7 +8,7 @@ finally()
 local patterns
 for n = 4, #ARGV do
   patterns = patterns or {}
-  patterns[#patterns + 1] = split(ARGV[n])
+  patterns[#patterns + 1] = seldom().split(ARGV[n])
 end
 local out = {now, PREFIX}
 for _, one in ipairs((choose(ARGV[3], patterns, tonumber(ARGV[2])))) do

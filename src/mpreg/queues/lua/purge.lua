@@ -3,14 +3,14 @@
 if not TYPE then
   return -1
 end
-local gone = counts.here
+local gone = counts[HERE]
 redis.call('UNLINK', MSG, READY, ACTIVE, DELAYED, LEASED, HELD, CASTS, EXPIRY, GROUPS, WHY)
 if ARGV[2] == '1' then
   redis.call('UNLINK', CFG, SUBS, unpack(KEYS, 13))
   redis.call('PUBLISH', CFG:sub(1, -4) .. 'events', 'deleted')
 else
-  count('purged', gone)
-  counts.here, counts.leased, counts.delayed, counts.soonest = 0, 0, 0, 0
+  count(PURGED, gone)
+  counts[HERE], counts[LEASES], counts[DELAYS], counts[SOONEST] = 0, 0, 0, 0
   finally()
 end
 return gone

@@ -8,16 +8,16 @@ local D = {}
 for n = 1, 12 do
   D[n] = KEYS[12 + n]
 end
-local moved, room = 0, math.min(tonumber(ARGV[2]), tonumber(settings[4]) - counts.here)
+local moved, room = 0, math.min(tonumber(ARGV[2]), tonumber(settings[4]) - counts[HERE])
 local defaults = redis.call('HMGET', CFG, 'retries', 'ttl_ms')
 if room > 0 then
   for _, dead in ipairs(redis.call('ZRANGE', D[3], 0, room - 1)) do
     local topic, old = dead:sub(1, -30), dead:sub(-14, -5)
     local body, why = redis.call('HGET', D[2], old), redis.call('HGET', D[12], old)
     local told = why and cjson.decode(why) or {}
-    count('seq', 1)
+    count(SEQ, 1)
     moved = moved + 1
-    local id = id_of(counts.seq)
+    local id = id_of(counts[SEQ])
     local _, _, sent, visibility, ack, _, priority, _, _, rest, at = struct.unpack(HEADER, body)
     local ttl = tonumber(defaults[2])
     local expires = ttl > 0 and now + ttl or 0
@@ -42,10 +42,11 @@ if room > 0 then
       redis.call('ZREM', D[4], topic)
     end
   end
-  count_dead({redriven = moved, here = -moved})
-  count('units', moved)
-  count('here', moved)
-  count('redriven', moved)
+  seldom().count_dead(REDRIVEN, moved)
+  seldom().count_dead(HERE, -moved)
+  count(UNITS, moved)
+  count(HERE, moved)
+  count(REDRIVEN, moved)
 end
 finally()
 return {moved, redis.call('ZCARD', D[3])}

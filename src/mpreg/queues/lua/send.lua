@@ -29,7 +29,7 @@ local function wait(each, lane, due, expires, priority, many)
   end
   if due > now then
     delayed[#delayed + 1], delayed[#delayed + 2] = due, each
-    count('delayed', many)
+    count(DELAYS, many)
     expect(due)
   end
   if fifo or due <= now then
@@ -47,9 +47,9 @@ for n = 4, #ARGV, 2 do
   if first and first:sub(1, -11) ~= PREFIX then
     first = false -- of a queue of this name that was deleted
   end
-  local copies = guarantee > 0 and subscribed_to(topic)
+  local copies = guarantee > 0 and seldom().subscribed_to(topic)
   local units = copies and #copies or many
-  local room = max_size - counts.here
+  local room = max_size - counts[HERE]
   required = (guarantee == 2 and required == 0) and floor(units / 2) + 1 or required
   if first then
     answers[#answers + 1] = 'D' .. first:sub(-10)
@@ -58,7 +58,7 @@ for n = 4, #ARGV, 2 do
   elseif units > room and (copies or room <= 0) then
     answers[#answers + 1] = 'F'
   else
-    local number = counts.seq + 1
+    local number = counts[SEQ] + 1
     local id = id_of(number)
     visibility = visibility > 0 and visibility or tonumber(defaults[1])
     ack = ack > 0 and ack or tonumber(defaults[2])
@@ -89,7 +89,7 @@ for n = 4, #ARGV, 2 do
       answers[#answers + 1] = many < asked and 'F' .. format('%04x', many) .. id or id
       local _, part
       if many < asked or fifo and many > 1 then
-        _, _, part = open(header .. payloads)
+        _, _, part = seldom().open(header .. payloads)
       end
       local each_alone = fifo and many > 1
       for k = 1, each_alone and many or 1 do
@@ -102,10 +102,10 @@ for n = 4, #ARGV, 2 do
     if key then
       redis.call('SET', key, PREFIX .. id, 'PX', defaults[5])
     end
-    count('seq', many)
-    count('sent', many)
-    count('units', units)
-    count('here', units)
+    count(SEQ, many)
+    count(SENT, many)
+    count(UNITS, units)
+    count(HERE, units)
   end
 end
 

@@ -5,4 +5,4 @@ if not TYPE then
 end
 settle()
 finally()
-return {now, counts.soonest}
+return {now, counts[SOONEST]}
