@@ -56,7 +56,7 @@ class Acknowledgements:
                 session.send(reply, encoding)
 
         desk.settling.add([lease], answer)
-        desk.delivery.wake()
+        desk.delivery.has_room()
 
     def acknowledge_messages(self, session: Session, request: AcknowledgeMessages, encoding: Encoding) -> None:
         asked = request.payload
@@ -71,7 +71,7 @@ class Acknowledgements:
                 session.send(AcknowledgeMessagesReply(payload=Outcomes(cast(list[str], result)), u=request.u), encoding)
 
         desk.settling.add(leases, answer)
-        desk.delivery.wake()
+        desk.delivery.has_room()
 
     def _lease(self, session: Session, desk: Desk, subscriber_id: str, asked: Settlement) -> Lease:
         """What it says of one message, and one less with its subscription."""

@@ -1,7 +1,7 @@
 """From the store to this node's consumers of one queue: one claim at a time for all who have room.
 
-It asks when there may be something new: the store said so, a consumer came or has room again, a time came that the
-store named, or nothing was heard for a while. What nobody takes any more goes back at once, uncounted.
+It asks when there may be something new: the store said so, a consumer came, or has room again for what was left, a time
+came that the store named, or nothing was heard for a while. What nobody takes any more goes back at once, uncounted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpreg.errors import MpregError
 from mpreg.queues.consumer import Consumer, Pull
 from mpreg.queues.records import Batch, Cast, Claimed, Lease, Taker
 from mpreg.queues.settling import Settling, unheard
-from mpreg.queues.state import Queue
+from mpreg.queues.state import CLAIM_MAX, Queue
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ class Delivery:
         self._scheduled = False
         self._claiming = False
         self._again = False
+        self._left = True
+        """There may be more in the store than the consumers had room for."""
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,8 +51,13 @@ class Delivery:
         if not self.consumers:
             self._disarm()
 
+    def has_room(self) -> None:
+        """A consumer can take more than before."""
+        if self._left and not self._claiming:
+            self.wake()
+
     def wake(self) -> None:
-        """There may be something, or room for it."""
+        """There may be something new."""
         if self._claiming:
             self._again = True
         elif not self._scheduled and not self._stopped and self.consumers:
@@ -99,6 +106,7 @@ class Delivery:
             if taker is not None:
                 asking.append((consumer, taker))
         if not asking:
+            self._left = True
             room_at = min((consumer.room_at() for consumer in self.consumers), default=math.inf)
             self._arm(min(room_at - now, self._poll_s))
             return
@@ -110,7 +118,8 @@ class Delivery:
             self._failed(error)
             return
         self._claiming = True
-        future.add_done_callback(lambda done: self._claimed(asking, done))
+        # Not in this turn: what was sent before is answered first, so that its sender works at the same time.
+        future.add_done_callback(lambda done: self._loop.call_soon(self._claimed, asking, done))
 
     def _claimed(self, asking: list[tuple[Consumer, Taker]], done: asyncio.Future[list[Any] | int]) -> None:
         try:
@@ -159,20 +168,21 @@ class Delivery:
         if gone:
             leases = [Lease(held, one.subscriber, "release") for one in gone for held in one.held]
             self._settling.add(leases, unheard)
-        found = sum(len(one.held) for one in batch.claimed)
-        self._what_next(found < sum(taker.most for _, taker in asking), batch)
+        self._left = sum(len(one.held) for one in batch.claimed) >= CLAIM_MAX or any(
+            sum(len(one.held) for one in claimed) >= taker.most
+            for (_, taker), claimed in zip(asking, theirs, strict=True)
+        )
+        self._what_next(batch)
 
-    def _what_next(self, got_all: bool, batch: Batch) -> None:
-        """When to ask again; `got_all`: there was not as much as they would have taken."""
-        if self._again or 0 < batch.next_ms <= batch.now_ms:
+    def _what_next(self, batch: Batch) -> None:
+        """When to ask again."""
+        if self._again or self._left or 0 < batch.next_ms <= batch.now_ms:
             self._again = False
             self.wake()
-        elif got_all and batch.next_ms:
+        elif batch.next_ms:
             self._arm(min((batch.next_ms - batch.now_ms) / 1000, self._poll_s))
-        elif got_all:
-            self._arm(self._poll_s)
         else:
-            self.wake()  # as soon as they have room
+            self._arm(self._poll_s)
 
     def _failed(self, error: MpregError) -> None:
         if error.code == "QUEUE_NOT_FOUND":
