@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from msgspec import UNSET
@@ -44,7 +44,7 @@ class Acknowledgements:
     def acknowledge_message(self, session: Session, request: AcknowledgeMessage, encoding: Encoding) -> None:
         asked = request.payload
         desk = self._desks.at(asked.queue_name)
-        lease = self._lease(session, desk, asked.subscriber_id, asked)
+        lease = self._leases(session, desk, asked.subscriber_id, [asked])[0]
 
         def answer(result: list[Outcome] | MpregError) -> None:
             if isinstance(result, MpregError):
@@ -62,7 +62,7 @@ class Acknowledgements:
         asked = request.payload
         check_many(asked.messages)
         desk = self._desks.at(asked.queue_name)
-        leases = [self._lease(session, desk, asked.subscriber_id, each) for each in asked.messages]
+        leases = self._leases(session, desk, asked.subscriber_id, asked.messages)
 
         def answer(result: list[Outcome] | MpregError) -> None:
             if isinstance(result, MpregError):
@@ -73,31 +73,14 @@ class Acknowledgements:
         desk.settling.add(leases, answer)
         desk.delivery.has_room()
 
-    def _lease(self, session: Session, desk: Desk, subscriber_id: str, asked: Settlement) -> Lease:
-        """What it says of one message, and one less with its subscription."""
-        if asked.dead_letter and asked.release:
-            raise invalid("release", "a message is given up or given back, not both")
-        if asked.success and (asked.dead_letter or asked.release):
-            raise invalid("success", "is false for a message that is given up or given back")
-        if asked.retry_after_seconds is not UNSET:
-            seconds("retry_after_seconds", asked.retry_after_seconds, 0, LEASE_MAX_S)
-        if len(asked.reason) > REASON_MAX:
-            raise invalid("reason", f"has over {REASON_MAX} characters", limit=REASON_MAX)
-        subscription = self._mine(session, desk, subscriber_id)
-        held = _held(subscription, asked.message_id, asked.receipt)
-        if subscription is not None:
-            subscription.settled(asked.message_id, asked.receipt)
-        if asked.success:
-            return Lease(held, subscriber_id)
-        if asked.dead_letter:
-            return Lease(held, subscriber_id, "dead_letter", 0, asked.reason or "given up")
-        if asked.release:
-            return Lease(held, subscriber_id, "release")
-        if asked.retry_after_seconds is UNSET:
-            delay_ms = backoff_ms(held.deliveries, random.random())
-        else:
-            delay_ms = milliseconds(asked.retry_after_seconds)
-        return Lease(held, subscriber_id, "retry", delay_ms, asked.reason or "not acknowledged")
+    def _leases(self, session: Session, desk: Desk, subscriber_id: str, asked: Sequence[Settlement]) -> list[Lease]:
+        """What is said of messages, and as many less with their subscription."""
+        mine = self._mine(session, desk, subscriber_id)
+        leases = [_lease(mine, subscriber_id, each) for each in asked]
+        if mine is not None:
+            for each in asked:
+                mine.settled(each.message_id, each.receipt)
+        return leases
 
     @staticmethod
     def _mine(session: Session, desk: Desk, subscriber_id: str) -> Subscription | None:
@@ -142,6 +125,33 @@ class Acknowledgements:
             if mine is not None and end:
                 mine.extended(message_id, by_s)
         return ends
+
+
+def _lease(mine: Subscription | None, subscriber_id: str, asked: Settlement) -> Lease:
+    _check(asked)
+    held = _held(mine, asked.message_id, asked.receipt)
+    if asked.success:
+        return Lease(held, subscriber_id)
+    if asked.dead_letter:
+        return Lease(held, subscriber_id, "dead_letter", 0, asked.reason or "given up")
+    if asked.release:
+        return Lease(held, subscriber_id, "release")
+    if asked.retry_after_seconds is UNSET:
+        delay_ms = backoff_ms(held.deliveries, random.random())
+    else:
+        delay_ms = milliseconds(asked.retry_after_seconds)
+    return Lease(held, subscriber_id, "retry", delay_ms, asked.reason or "not acknowledged")
+
+
+def _check(asked: Settlement) -> None:
+    if asked.dead_letter and asked.release:
+        raise invalid("release", "a message is given up or given back, not both")
+    if asked.success and (asked.dead_letter or asked.release):
+        raise invalid("success", "is false for a message that is given up or given back")
+    if asked.retry_after_seconds is not UNSET:
+        seconds("retry_after_seconds", asked.retry_after_seconds, 0, LEASE_MAX_S)
+    if len(asked.reason) > REASON_MAX:
+        raise invalid("reason", f"has over {REASON_MAX} characters", limit=REASON_MAX)
 
 
 def _held(mine: Subscription | None, message_id: str, receipt: str) -> Held:

@@ -22,7 +22,6 @@ from mpreg.queues.records import (
     Packed,
     Peeked,
     Taker,
-    receipt_of,
 )
 
 PARCEL_MAX: Final = 128
@@ -85,7 +84,7 @@ def ids_from(prefix: str, id_: str, many: int) -> list[str]:
     if many == 1:
         return [prefix + id_[:ID_LENGTH]]
     first = int(id_, 16)
-    return [f"{prefix}{number:010x}" for number in range(first, first + many)]
+    return [prefix + number.to_bytes(ID_LENGTH // 2, "big").hex() for number in range(first, first + many)]
 
 
 def batch_from(reply: list[Any], takers: Sequence[Taker]) -> Batch:
@@ -97,19 +96,16 @@ def batch_from(reply: list[Any], takers: Sequence[Taker]) -> Batch:
         first = raw_id.decode()
         messages = unpack(body)
         many = len(messages.payloads)
-        if many == 1:
-            held = [Held(receipt_of(first, number, deliveries, 0), first, number, 0, deliveries)]
-        else:
-            at = int(first, 16)
-            held = [
-                Held(f"{at + place:010x}/{number + place}/{deliveries}/{place}", first, number, place, deliveries)
-                for place in range(many)
-            ]
+        ids = [first] if many == 1 else ids_from("", first, many)
+        held = [
+            Held(f"{id_}/{number + place}/{deliveries}/{place}", first, number, place, deliveries)
+            for place, id_ in enumerate(ids)
+        ]
         claimed.append(
             Claimed(
                 taker,
                 takers[taker].subscriber,
-                ids_from(prefix, first, many),
+                [prefix + id_[:ID_LENGTH] for id_ in ids],
                 held,
                 deliveries,
                 lease_until_ms,

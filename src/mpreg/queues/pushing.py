@@ -51,9 +51,10 @@ def deliveries_of(
         messages = one.messages
         to = (one.subscriber,)
         visible_s = (one.lease_until_ms - now_ms) / 1000
+        is_foreign = messages.encoding != encoding.value
         for message_id, held, stored in zip(one.message_ids, one.held, messages.payloads, strict=True):
             try:
-                payload = _payload(stored, messages.encoding, encoding)
+                payload = _payload(stored, messages.encoding, encoding) if is_foreign else Raw(stored)
             except MpregError as error:
                 why = f"the payload has no form in {encoding.value}: {error.message}"[:300]
                 failed.append((message_id, Lease(held, one.subscriber, "dead_letter", 0, why)))

@@ -46,7 +46,7 @@ class Held(msgspec.Struct, gc=False):
     and `number`, so that what becomes of many of them is said in one breath."""
 
     receipt: str
-    """All of this as text, for the holder."""
+    """All of this as text, for the holder: its own id and number of delivery, deliveries, place."""
     first: str
     """Id within the queue of the first message that was handed out with it."""
     number: int
@@ -116,10 +116,6 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 _RECEIPT: Final = re.compile(r"([0-9a-f]{10})(@.+)?/([1-9][0-9]{0,14})/([0-9]{1,9})/([0-9]{1,5})", re.DOTALL)
-
-
-def receipt_of(id_: str, number: int, deliveries: int, place: int) -> str:
-    return f"{id_}/{number}/{deliveries}/{place}"
 
 
 def held_by(message_id: str, receipt: str) -> Held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -21,13 +22,25 @@ SHAPES_MAX: Final = 4096
 PATTERNS_MAX: Final = 64
 
 Shape = tuple[Any, ...]
+_shape_of: Final = attrgetter(
+    "topic",
+    "delivery_guarantee",
+    "priority",
+    "group",
+    "delay_seconds",
+    "message_ttl_seconds",
+    "visibility_timeout_seconds",
+    "acknowledgment_timeout_seconds",
+    "max_retries",
+    "required_acknowledgments",
+)
 
 
 class Packer:
     """Messages of one shape (all but payload, headers and deduplication) are checked once."""
 
     def __init__(self) -> None:
-        self._shapes: dict[Shape, bytes] = {}
+        self._shapes: dict[Encoding, dict[Shape, bytes]] = {encoding: {} for encoding in Encoding}
 
     def pack(self, asked: Outgoing, encoding: Encoding) -> Packed:
         """Raises `QUEUE_INVALID`, which names the field."""
@@ -36,33 +49,24 @@ class Packer:
             raise invalid(
                 "message_payload", f"has {len(payload)} bytes, over {PAYLOAD_BYTES_MAX}", limit=PAYLOAD_BYTES_MAX
             )
-        shape = (
-            encoding.value,
-            asked.topic,
-            asked.delivery_guarantee,
-            asked.priority,
-            asked.group,
-            asked.delay_seconds,
-            asked.message_ttl_seconds,
-            asked.visibility_timeout_seconds,
-            asked.acknowledgment_timeout_seconds,
-            asked.max_retries,
-            asked.required_acknowledgments,
-        )
-        meta = _meta(asked, encoding) if asked.headers else self._shapes.get(shape)
-        if meta is None:
-            meta = self._remember(shape, _meta(asked, encoding))
+        if asked.headers:
+            meta = _meta(asked, encoding)
+        else:
+            shapes, shape = self._shapes[encoding], _shape_of(asked)
+            known = shapes.get(shape)
+            meta = known if known is not None else _remember(shapes, shape, _meta(asked, encoding))
         digest = ""
         if asked.deduplication_id is not None:
             check_text(asked.deduplication_id, "deduplication_id")
             digest = digest_of(asked.deduplication_id, asked.topic, payload)
         return Packed(meta, payload, digest)
 
-    def _remember(self, shape: Shape, meta: bytes) -> bytes:
-        if len(self._shapes) >= SHAPES_MAX:
-            self._shapes.clear()
-        self._shapes[shape] = meta
-        return meta
+
+def _remember(shapes: dict[Shape, bytes], shape: Shape, meta: bytes) -> bytes:
+    if len(shapes) >= SHAPES_MAX:
+        shapes.clear()
+    shapes[shape] = meta
+    return meta
 
 
 def _meta(asked: Outgoing, encoding: Encoding) -> bytes:
