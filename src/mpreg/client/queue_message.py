@@ -9,14 +9,15 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from mpreg.errors import QueueError
 from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
-from mpreg.wire.queues import Settlement
+from mpreg.wire.queues import Delivery, Settlement
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 _MODULES: Final[dict[Encoding, Any]] = {Encoding.JSON: msgspec.json, Encoding.MSGPACK: msgspec.msgpack}
 REASON_MAX: Final = 500
@@ -25,7 +26,13 @@ REASON_MAX: Final = 500
 class Settles(Protocol):
     """What a message asks of its receiver."""
 
+    queue_name: str
+
     def settle(self, message: Message[Any], settlement: Settlement) -> Future[str]: ...
+
+
+def _or(value: V | UnsetType, default: V) -> V:
+    return default if value is UNSET else value
 
 
 class Message(Generic[T]):
@@ -35,62 +42,57 @@ class Message(Generic[T]):
     changed.
     """
 
-    __slots__ = (
-        "_receiver",
-        "delivery_guarantee",
-        "headers",
-        "is_settled",
-        "lease_s",
-        "lease_until",
-        "max_retries",
-        "message_id",
-        "payload",
-        "priority",
-        "queue_name",
-        "receipt",
-        "renew_at",
-        "retry_count",
-        "sent_at",
-        "topic",
-    )
+    __slots__ = ("_delivery", "_receiver", "is_settled", "lease_s", "lease_until", "payload", "receipt", "renew_at")
 
-    def __init__(
-        self,
-        receiver: Settles,
-        *,
-        message_id: str,
-        queue_name: str,
-        topic: str,
-        payload: T,
-        delivery_guarantee: str,
-        receipt: str,
-        retry_count: int,
-        max_retries: int,
-        headers: dict[str, str],
-        priority: int,
-        sent_at: float,
-        lease_s: float,
-        lease_until: float,
-    ) -> None:
+    def __init__(self, receiver: Settles, delivery: Delivery, payload: T, receipt: str, lease_s: float) -> None:
         self._receiver = receiver
-        self.message_id = message_id
-        self.queue_name = queue_name
-        self.topic = topic
+        self._delivery = delivery
         self.payload = payload
-        self.delivery_guarantee = delivery_guarantee
         self.receipt = receipt
-        self.retry_count = retry_count
-        self.max_retries = max_retries
-        self.headers = headers
-        self.priority = priority
-        self.sent_at = sent_at
-        """When the node got it, in seconds since 1970."""
+        """Empty: there is nothing to settle."""
         self.lease_s = lease_s
-        self.lease_until = lease_until
+        self.lease_until = _or(delivery.acknowledgment_timeout, 0.0)
         """In seconds since 1970 by the store's clock; later with each renewal."""
         self.renew_at = 0.0
         self.is_settled = not receipt
         """Nothing can or need be done with it any more."""
+
+    @property
+    def message_id(self) -> str:
+        return self._delivery.message_id
+
+    @property
+    def queue_name(self) -> str:
+        return self._receiver.queue_name
+
+    @property
+    def topic(self) -> str:
+        return self._delivery.topic
+
+    @property
+    def delivery_guarantee(self) -> str:
+        return self._delivery.delivery_guarantee
+
+    @property
+    def retry_count(self) -> int:
+        return _or(self._delivery.retry_count, 0)
+
+    @property
+    def max_retries(self) -> int:
+        return _or(self._delivery.max_retries, 0)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return _or(self._delivery.headers, {})
+
+    @property
+    def priority(self) -> int:
+        return _or(self._delivery.priority, 0)
+
+    @property
+    def sent_at(self) -> float:
+        """When the store took it, in seconds since 1970."""
+        return _or(self._delivery.sent_at, 0.0)
 
     def ack(self) -> Future[str]:
         """It is done. On its way even if nobody awaits it, as with all of these."""
@@ -104,7 +106,7 @@ class Message(Generic[T]):
                 message_id=self.message_id,
                 receipt=self.receipt,
                 success=False,
-                retry_after_seconds=msgspec.UNSET if after is None else after,
+                retry_after_seconds=UNSET if after is None else after,
                 reason=reason[:REASON_MAX],
             )
         )

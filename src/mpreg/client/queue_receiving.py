@@ -214,22 +214,7 @@ class Receiving(Generic[T]):
                 self._refuse(delivery, receipt, error)
                 continue
             lease_s = 0.0 if delivery.visibility_timeout_seconds is UNSET else delivery.visibility_timeout_seconds
-            message: Message[T] = Message(
-                self,
-                message_id=delivery.message_id,
-                queue_name=self.queue_name,
-                topic=delivery.topic,
-                payload=payload,
-                delivery_guarantee=delivery.delivery_guarantee,
-                receipt=receipt,
-                retry_count=0 if delivery.retry_count is UNSET else delivery.retry_count,
-                max_retries=0 if delivery.max_retries is UNSET else delivery.max_retries,
-                headers={} if delivery.headers is UNSET else delivery.headers,
-                priority=0 if delivery.priority is UNSET else delivery.priority,
-                sent_at=0.0 if delivery.sent_at is UNSET else delivery.sent_at,
-                lease_s=lease_s,
-                lease_until=0.0 if delivery.acknowledgment_timeout is UNSET else delivery.acknowledgment_timeout,
-            )
+            message: Message[T] = Message(self, delivery, payload, receipt, lease_s)
             message.renew_at = now + RENEWED_AFTER * lease_s
             self._buffer.append(message)
             if receipt:

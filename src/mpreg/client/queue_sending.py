@@ -6,21 +6,23 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from mpreg.client.calls import Call
 from mpreg.client.exchange import Exchange
 from mpreg.client.publishing import array_header
 from mpreg.errors import MpregError, ProtocolError, QueueError, TimedOut
+from mpreg.wire import codec
 from mpreg.wire.encoding import Encoding
 from mpreg.wire.error import ErrorResponse, to_exception
 from mpreg.wire.message import Message as WireMessage
 from mpreg.wire.queues import MANY_MAX, Outgoing, SendMessagesReply, SendResult
 
 BATCH_BYTES: Final = 1_000_000
+SHAPES_MAX: Final = 1_000
 AGAIN_S: Final = 0.2
 """Before a send is repeated of which nobody knows whether it is stored."""
 
@@ -55,6 +57,9 @@ class QueueSending:
         self._loop = asyncio.get_running_loop()
         module: Any = msgspec.json if encoding is Encoding.JSON else msgspec.msgpack
         self._encode: Callable[[Any], bytes] = module.Encoder().encode
+        self._null = codec.NULL[encoding]
+        self._shapes: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
+        """Most programs send in a few ways: what stands around the payload then."""
         self._turn: dict[str, list[Entry]] = {}
 
     def send(
@@ -75,8 +80,33 @@ class QueueSending:
         headers: Mapping[str, str] | None,
         timeout: float | None,
     ) -> Future[Receipt]:
+        try:
+            data = self._encode(payload)
+        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+            raise QueueError("QUEUE_INVALID", f"payload: it can't be encoded: {problem}", field="payload") from None
+        how = (topic, guarantee, priority, group, delay, ttl, visibility, ack_timeout, max_retries, required)
+        if dedup_id is None and not headers:
+            before, behind = self._shapes.get(how) or self._remember(how)
+        else:
+            before, behind = self._around(how, dedup_id, dict(headers or {}))
+        data = before + data + behind
+        future: Future[Receipt] = self._loop.create_future()
+        deadline = self._loop.time() + (self._timeout_s if timeout is None else timeout)
+        self._add(queue, Entry(data, future, deadline, dedup_id is not None))
+        return future
+
+    def _remember(self, how: tuple[Any, ...]) -> tuple[bytes, bytes]:
+        around = self._around(how, None, {})
+        if len(self._shapes) >= SHAPES_MAX:
+            self._shapes.clear()
+        self._shapes[how] = around
+        return around
+
+    def _around(self, how: tuple[Any, ...], dedup_id: str | None, headers: dict[str, str]) -> tuple[bytes, bytes]:
+        """What stands before and behind the payload of an `Outgoing`."""
+        topic, guarantee, priority, group, delay, ttl, visibility, ack_timeout, max_retries, required = how
         outgoing = Outgoing(
-            message_payload=cast(Raw, payload),  # the encoder takes whatever is there
+            message_payload=self._null,
             topic=topic,
             delivery_guarantee=guarantee,
             priority=priority,
@@ -88,16 +118,13 @@ class QueueSending:
             max_retries=max_retries,
             required_acknowledgments=required,
             deduplication_id=dedup_id,
-            headers=dict(headers) if headers else {},
+            headers=headers,
         )
         try:
-            data = self._encode(outgoing)
-        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-            raise QueueError("QUEUE_INVALID", f"payload: it can't be encoded: {problem}", field="payload") from None
-        future: Future[Receipt] = self._loop.create_future()
-        deadline = self._loop.time() + (self._timeout_s if timeout is None else timeout)
-        self._add(queue, Entry(data, future, deadline, dedup_id is not None))
-        return future
+            before, _, behind = self._encode(outgoing).partition(bytes(self._null))  # the payload is the first field
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise QueueError("QUEUE_INVALID", f"it can't be encoded: {problem}") from None
+        return before, behind
 
     def flush(self) -> None:
         """Send what came in this turn."""
