@@ -32,7 +32,7 @@ class Packed(msgspec.Struct, frozen=True, gc=False):
     """By which it is known again; empty: not at all."""
 
 
-class Sent(msgspec.Struct, frozen=True):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """What became of one message: taken in, or a duplicate of an earlier one."""
 
     message_id: str
@@ -135,7 +135,7 @@ NOTHING: Final = Held("", "", 0, 0, 0)
 """Names no delivery."""
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """What `acknowledge` and `extend` need to know."""
 
     held: Held

@@ -1,9 +1,10 @@
-"""What becomes of messages in subscribers' hands: all that one queue's subscribers say in one turn of the event loop is
-one call of the store."""
+"""What becomes of messages in subscribers' hands: what one queue's subscribers say while a call of the store is under
+way is the next call."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from mpreg.queues.records import Lease, Outcome
 from mpreg.queues.state import Queue
 
 UNDER_WAY_MAX: Final = 100_000
+SETTLE_MAX: Final = 1_000
+"""Messages in one call of the store."""
 
 Answer = Callable[[list[Outcome] | MpregError], None]
 
@@ -26,8 +29,9 @@ class Settling:
         self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._leases: list[Lease] = []
-        self._answers: list[tuple[int, Answer]] = []
+        self._answers: deque[tuple[int, Answer]] = deque()
         self._messages = 0
+        self._under_way = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -45,7 +49,7 @@ class Settling:
         if not leases:
             answer([])
             return
-        if not self._leases:
+        if not self._leases and not self._under_way:
             self._loop.call_soon(self._flush)
         self._leases += leases
         self._messages += len(leases)
@@ -56,17 +60,29 @@ class Settling:
         await self._idle.wait()
 
     def _flush(self) -> None:
-        leases, self._leases = self._leases, []
-        answers, self._answers = self._answers, []
+        answers = self._take()
+        count = sum(each for each, _ in answers)
+        asked = asked_of(self._leases[:count])
+        del self._leases[:count]
         try:
-            asked = asked_of(leases)
             future = self._queue.send_acknowledge(asked)
         except MpregError as error:
-            self._answered(len(leases), answers, error)
+            self._answered(asked.count, answers, error)
         else:
+            self._under_way = True
             future.add_done_callback(lambda done: self._settled(asked, answers, done))
 
+    def _take(self) -> list[tuple[int, Answer]]:
+        """As much as one call takes, but what was said at once."""
+        taken: list[tuple[int, Answer]] = []
+        count = 0
+        while self._answers and (not taken or count + self._answers[0][0] <= SETTLE_MAX):
+            taken.append(self._answers.popleft())
+            count += taken[-1][0]
+        return taken
+
     def _settled(self, asked: Asked, answers: list[tuple[int, Answer]], done: asyncio.Future[list[Any] | int]) -> None:
+        self._under_way = False
         result: list[Outcome] | MpregError
         try:
             result = self._queue.outcomes(asked, done.result())
@@ -74,6 +90,8 @@ class Settling:
             result = error
         except asyncio.CancelledError:
             return
+        if self._leases:
+            self._flush()
         self._answered(asked.count, answers, result)
 
     def _answered(self, count: int, answers: list[tuple[int, Answer]], result: list[Outcome] | MpregError) -> None:

@@ -23,22 +23,20 @@ local function extended(id, state, number, holder, by_ms)
   return later
 end
 
--- Whether they are all that are left of a parcel.
-local function are_all(state, places)
+-- Which of a parcel's messages are not acknowledged, and whether these are asked for: all of them, or some.
+local function pending_of(state, places)
   local _, many, _, _, _, _, at = struct.unpack(STATE, state)
-  local pending, asked = state:sub(at, at + many - 1), {}
-  for _, place in ipairs(places) do
-    if pending:byte(place + 1) ~= 49 then
-      return false
-    end
-    asked[place] = true
-  end
+  local pending, left, asked = {}, 0, 0
   for place = 0, many - 1 do
-    if pending:byte(place + 1) == 49 and not asked[place] then
-      return false
-    end
+    pending[place] = state:byte(at + place) == 49
+    left = left + (pending[place] and 1 or 0)
   end
-  return true
+  local seen = {}
+  for _, place in ipairs(places) do
+    asked = asked + (pending[place] and not seen[place] and 1 or 0)
+    seen[place] = true
+  end
+  return pending, asked == left, asked > 0
 end
 
 local function answer_to(id, number, holder, by_ms, some)
@@ -46,14 +44,21 @@ local function answer_to(id, number, holder, by_ms, some)
   places[#places] = nil -- where `unpack` has come to
   local answers = {}
   local _, many, delivery, _, _, _, at = struct.unpack(STATE, state or SINGLE)
-  local together = many > 1 and are_all(state, places)
-  local ends = together and extended(id, state, number, holder, by_ms)
-  if many > 1 and not together and delivery == number and state:sub(at + many) == holder then
-    seldom().loosen(id) -- from now on their leases differ
+  if many > 1 then
+    local pending, all, any = pending_of(state, places)
+    if all or not any then
+      local ends = any and extended(id, state, number, holder, by_ms) or 0
+      for n, place in ipairs(places) do
+        answers[n] = pending[place] and ends or 0
+      end
+      return answers
+    elseif delivery == number and state:sub(at + many) == holder then
+      seldom().loosen(id) -- from now on their leases differ
+    end
   end
   for n, place in ipairs(places) do
     local each = place == 0 and id or id_of(number_of(id) + place)
-    answers[n] = ends or extended(each, redis.call('HGET', HELD, each), number + place, holder, by_ms)
+    answers[n] = extended(each, redis.call('HGET', HELD, each), number + place, holder, by_ms)
   end
   return answers
 end
