@@ -22,6 +22,7 @@ from mpreg.errors import MpregError
 GROUPS = 8
 PACE_S = 0.04
 """Between two sends of a producer, so that what is left in the end can be drained."""
+BURST = 16
 SLOW = 0.02
 """The share of messages that take longer than their first lease."""
 
@@ -39,6 +40,8 @@ class Worker:
         os.write(self.file, msgspec.json.encode(Event(process=self.number, **fields)) + b"\n")
 
     async def produce(self) -> None:
+        if self.number % 2 and not self.is_fifo:
+            return await self.produce_bursts()
         number = 0
         while not self.stop.is_set():
             number += 1
@@ -53,6 +56,22 @@ class Worker:
                 self.record(what="sent", key=key, group=group, message_id=receipt.message_id)
                 break
             await asyncio.sleep(random.uniform(0, 2 * PACE_S))  # the pace
+
+    async def produce_bursts(self) -> None:
+        """Messages that are alike and leave together, so that the store has them as one. Without an id that would make it
+        safe, none is sent twice: of those whose end nobody knows, nothing is claimed."""
+        number = 0
+        while not self.stop.is_set():
+            keys = [f"{self.number}/{number + n}" for n in range(1, random.randint(2, BURST))]
+            number += len(keys)
+            for key in keys:
+                self.record(what="sending", key=key)
+            payloads = [{"key": key, "group": ""} for key in keys]
+            receipts = await self.queue.send_many(payloads, timeout=10)
+            for key, receipt in zip(keys, receipts, strict=True):
+                if not isinstance(receipt, MpregError):
+                    self.record(what="sent", key=key, message_id=receipt.message_id)
+            await asyncio.sleep(random.uniform(0, len(keys) * PACE_S))
 
     async def consume(self) -> None:
         while not self.stop.is_set():
