@@ -41,7 +41,8 @@ class Worker:
 
     async def produce(self) -> None:
         if self.number % 2 and not self.is_fifo:
-            return await self.produce_bursts()
+            await self.produce_bursts()
+            return
         number = 0
         while not self.stop.is_set():
             number += 1
@@ -58,8 +59,8 @@ class Worker:
             await asyncio.sleep(random.uniform(0, 2 * PACE_S))  # the pace
 
     async def produce_bursts(self) -> None:
-        """Messages that are alike and leave together, so that the store has them as one. Without an id that would make it
-        safe, none is sent twice: of those whose end nobody knows, nothing is claimed."""
+        """Messages that are alike and leave together, so that the store has them as one. Without an id that would make
+        it safe, none is sent twice: of those whose end nobody knows, nothing is claimed."""
         number = 0
         while not self.stop.is_set():
             keys = [f"{self.number}/{number + n}" for n in range(1, random.randint(2, BURST))]
