@@ -1,4 +1,4 @@
-"""What leaves a link: one write a turn of the loop, bounded, and nothing while the peer does not read."""
+"""What leaves a link: few writes a turn of the loop, bounded, and nothing while the peer does not read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.transport.sockets import REQUEST, Wire, masked
 
 from mpreg.errors import MpregError
 from mpreg.transport import Link
-from mpreg.transport.socket_link import BATCH_BYTES
+from mpreg.transport.socket_link import BATCH_BYTES, BATCH_MESSAGES
 from mpreg.transport.tcp import TcpProtocol
 from mpreg.transport.websocket import WebSocketProtocol
 from mpreg.wire.encoding import Encoding
@@ -62,26 +62,69 @@ async def turns(count: int = 3) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
-async def test_all_messages_of_one_turn_leave_in_one_write(scheme: str) -> None:
+async def test_few_messages_of_one_turn_leave_in_one_write(scheme: str) -> None:
     handler = Recorder()
     wire, _ = opened(scheme, handler)
-    for at in range(1000):
+    few = range(BATCH_MESSAGES - 1)
+    for at in few:
         handler.link.send(b"{%d}" % at, JSON)
     assert wire.writes == []
     await turns()
-    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) for at in range(1000))]
+    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) for at in few)]
     handler.link.send(b"{}", JSON)
     await turns()
     assert wire.writes[1:] == [outgoing(scheme, b"{}")]
 
 
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
-async def test_answers_to_all_messages_of_one_read_leave_in_one_write_before_the_read_ends(scheme: str) -> None:
+async def test_of_many_messages_of_one_turn_the_first_leave_before_the_last_are_there(scheme: str) -> None:
+    handler = Recorder()
+    wire, _ = opened(scheme, handler)
+    many = [b"{%d}" % at for at in range(3 * BATCH_MESSAGES + 1)]
+    for at, message in enumerate(many):
+        handler.link.send(message, JSON)
+        assert len(wire.writes) == (at + 1) // BATCH_MESSAGES
+    await turns()
+    assert len(wire.writes) == 4
+    assert wire.written == b"".join(outgoing(scheme, message) for message in many)
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_a_batch_that_the_socket_does_not_take_waits_and_order_is_kept(scheme: str) -> None:
+    handler = Recorder()
+    wire, _ = opened(scheme, handler)
+    handler.link.pause_writing()  # type: ignore[attr-defined]
+    many = [b"{%d}" % at for at in range(3 * BATCH_MESSAGES)]
+    for message in many:
+        handler.link.send(message, JSON)
+    await turns()
+    assert wire.writes == []
+    handler.link.resume_writing()  # type: ignore[attr-defined]
+    assert wire.writes == [b"".join(outgoing(scheme, message) for message in many)]
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_answers_to_all_messages_of_one_read_leave_before_the_read_ends(scheme: str) -> None:
     wire, feed = opened(scheme, Answering())
-    feed(b"".join(incoming(scheme, b"{%d}" % at) for at in range(50)))
-    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in range(50))]
+    few = range(BATCH_MESSAGES // 2 - 1)
+    feed(b"".join(incoming(scheme, b"{%d}" % at) for at in few))
+    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in few)]
     await turns()
     assert len(wire.writes) == 1
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_the_first_answers_to_many_messages_of_one_read_leave_before_the_last_are_handled(scheme: str) -> None:
+    class Watching(Answering):
+        def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
+            super().on_message(link, message, encoding)
+            written.append(len(wire.writes))
+
+    written: list[int] = []
+    wire, feed = opened(scheme, Watching())
+    feed(b"".join(incoming(scheme, b"{%d}" % at) for at in range(50)))
+    assert written == [2 * (at + 1) // BATCH_MESSAGES for at in range(50)]
+    assert wire.written == b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in range(50))
 
 
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])

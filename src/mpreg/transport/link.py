@@ -1,8 +1,8 @@
 """A link carries whole messages between two peers. What is above sees messages, never frames, chunks or sockets.
 
 `send` never blocks and never fails for a slow peer: what the peer has not taken yet is counted in `waiting`, and a
-link whose `waiting` passes the limit closes itself with `RESOURCE_SLOW_CONSUMER`. All messages sent in one turn of
-the event loop leave in one write.
+link whose `waiting` passes the limit closes itself with `RESOURCE_SLOW_CONSUMER`. Messages that are sent in one turn of
+the event loop share writes.
 """
 
 from __future__ import annotations

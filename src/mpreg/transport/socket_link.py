@@ -1,8 +1,8 @@
 """The half of a link that is the same over WebSocket and TCP: what leaves, in which order, and how a link ends.
 
-What `send` accepts during one turn of the event loop leaves in one write: at the end of a read for answers given at
-once, else by one callback. What the operating system does not take stays here, bounded, and long messages are cut
-into pieces only when there is room to write them.
+What `send` accepts during one turn of the event loop leaves together: at the end of a read for answers given at once,
+else by one callback, and whenever a batch of it is complete. What the operating system does not take stays here,
+bounded, and long messages are cut into pieces only when there is room to write them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 256 * 1024
 """Joined into one write at most; also what the event loop may buffer before it asks for a pause."""
+BATCH_MESSAGES: Final = 16
+"""So many messages of one turn do not wait for its end: the peer can work on them while this side makes the next."""
 WHOLE_BYTES_MAX: Final = 64 * 1024
 """A message up to this is copied behind its header; a longer one is not copied."""
 BUSY_S: Final = 0.0002
@@ -194,6 +196,8 @@ class SocketLink:
                 self.reading.others.append(self)
             else:
                 self._loop.call_soon(self.flush)
+        elif len(self._out) == BATCH_MESSAGES:
+            self._write()
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self._gone and not self._transport.is_closing():
@@ -243,16 +247,9 @@ class SocketLink:
 
     def flush(self) -> None:
         self.turn = False
-        out = self._out
-        if out and not self._paused:
-            if self._queued <= BATCH_BYTES and not self._longs:
-                data = out[0] if len(out) == 1 else b"".join(out)  # type: ignore[arg-type]  # no _Long is among them
-                out.clear()
-                self._queued = 0
-                self._transport.write(data)  # type: ignore[arg-type]
-            else:
-                self._flush_in_batches()
-        if self.closing and not out:
+        if self._out:
+            self._write()
+        if self.closing and not self._out:
             self._drained()
 
     def flush_soon(self) -> None:
@@ -341,7 +338,19 @@ class SocketLink:
             self.turn = True
             self._loop.call_soon(self.flush)
 
-    def _flush_in_batches(self) -> None:
+    def _write(self) -> None:
+        if self._paused:
+            return
+        if self._queued > BATCH_BYTES or self._longs:
+            self._write_in_batches()
+            return
+        out = self._out
+        data = out[0] if len(out) == 1 else b"".join(out)  # type: ignore[arg-type]  # no _Long is among them
+        out.clear()
+        self._queued = 0
+        self._transport.write(data)  # type: ignore[arg-type]
+
+    def _write_in_batches(self) -> None:
         out = self._out
         while out and not self._paused and not self._transport.is_closing():
             batch: list[bytes | memoryview] = []
