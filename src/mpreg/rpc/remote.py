@@ -18,7 +18,7 @@ from mpreg.errors import MpregError, ResourceError, TransportError
 from mpreg.rpc.offers import Offered
 from mpreg.transport.session import Session
 from mpreg.wire import codec
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, MSGPACK, Encoding
 from mpreg.wire.error import to_exception
 from mpreg.wire.rpc import Command, InternalAnswer, InternalRpc, RpcCancel
 
@@ -70,7 +70,7 @@ class RemoteCalls:
         timeout_ms = max(timeout_s * 1e3, 1e-3)
         message = InternalRpc(u, call.fun, call.args, call.kwargs, locs=call.locs, timeout_ms=timeout_ms)
         encoding = call.encoding
-        link.send((codec.encode_json if encoding is Encoding.JSON else codec.encode_msgpack)(message), encoding)
+        link.send((codec.encode_json if encoding is JSON else codec.encode_msgpack)(message), encoding)
         mine = self._open.get(node)
         if mine is None:
             self._open[node] = {u: call}
@@ -81,7 +81,7 @@ class RemoteCalls:
     def cancel(self, node: Session, u: str) -> None:
         """Nobody waits for it any more."""
         if self._take(node, u) is not None:
-            node.send(RpcCancel(u), Encoding.MSGPACK)
+            node.send(RpcCancel(u), MSGPACK)
 
     def answered(self, node: Session, message: InternalAnswer, encoding: Encoding) -> None:
         """`internal-answer`. One that nobody waits for is dropped."""

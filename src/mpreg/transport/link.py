@@ -59,6 +59,9 @@ class Link(Protocol):
     def restrict(self, limits: Limits) -> None:
         """Other limits from here on: the peer has proved to be a node (R-W4)."""
 
+    def divert(self, handler: LinkHandler) -> None:
+        """From the next message on `handler` hears of everything, and the former one of nothing."""
+
     def close(self, error: MpregError | None = None) -> None:
         """Write what is waiting, then close. `error` is what `on_closed` will be told."""
 

@@ -70,6 +70,9 @@ class MemoryLink:
     def restrict(self, limits: Limits) -> None:
         self.limits = limits
 
+    def divert(self, handler: LinkHandler) -> None:
+        self.handler = handler
+
     def close(self, error: MpregError | None = None) -> None:
         if not self.closed:
             self.closed = True

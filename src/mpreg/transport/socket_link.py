@@ -67,6 +67,15 @@ def reading_of(loop: asyncio.AbstractEventLoop) -> Reading:
 _READINGS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Reading]] = WeakKeyDictionary()
 
 
+class _Nobody:
+    def on_message(self, *_: object) -> None: ...
+
+    on_refused = on_closed = on_message
+
+
+_NOBODY: Final = _Nobody()
+
+
 class _Long:
     """A long message on its way out."""
 
@@ -88,7 +97,6 @@ class SocketLink:
         "_frame",
         "_framing",
         "_gone",
-        "_handler",
         "_heartbeat",
         "_limits",
         "_longs",
@@ -105,6 +113,7 @@ class SocketLink:
         "_waiters",
         "_whole_max",
         "closing",
+        "handler",
         "heard",
         "lingering",
         "peer",
@@ -137,7 +146,8 @@ class SocketLink:
         self._frame = framing.frame
         self.peer = peer
         self._limits = limits
-        self._handler: LinkHandler | None = None
+        self.handler: LinkHandler = _NOBODY
+        """Whoever the protocol tells of messages; nobody before the link is open and after it is lost."""
         self._out: deque[bytes | _Long] = deque()
         self._queued = 0
         self._longs = 0
@@ -218,6 +228,9 @@ class SocketLink:
         if self.restricted is not None:
             self.restricted(limits)
 
+    def divert(self, handler: LinkHandler) -> None:
+        self.handler = handler
+
     def close(self, error: MpregError | None = None) -> None:
         if not self.closing:
             self._error = error
@@ -233,7 +246,7 @@ class SocketLink:
 
     def open(self, handler: LinkHandler) -> None:
         """From here on the handler hears of everything."""
-        self._handler = handler
+        self.handler = handler
         if not self.closing:
             self._ping_timer = self._loop.call_later(self._limits.ping_interval_s, self._beat)
 
@@ -271,8 +284,8 @@ class SocketLink:
 
     def refuse(self, error: MpregError) -> None:
         """A message was dropped; the link goes on."""
-        if self._handler is not None and not self.closing:
-            self._handler.on_refused(self, error)
+        if not self.closing:
+            self.handler.on_refused(self, error)
 
     def fail(self, error: MpregError) -> None:
         """Framing is lost: say why, and read no more sense into what comes."""
@@ -305,12 +318,11 @@ class SocketLink:
         for timer in (self._ping_timer, self._close_timer):
             if timer is not None:
                 timer.cancel()
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            try:
-                handler.on_closed(self, self._error)
-            except Exception:
-                log.exception("%s: the end of a link could not be handled", self.url)
+        handler, self.handler = self.handler, _NOBODY
+        try:
+            handler.on_closed(self, self._error)
+        except Exception:
+            log.exception("%s: the end of a link could not be handled", self.url)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
