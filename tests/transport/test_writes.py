@@ -195,3 +195,23 @@ async def test_a_closed_link_drops_what_is_sent_and_holds_nothing(scheme: str) -
     assert link.waiting == 0
     assert handler.error is not None
     assert handler.error.code == "TRANSPORT_CONNECTION_LOST"
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_a_link_that_has_half_of_what_may_wait_takes_no_new_call(scheme: str) -> None:
+    handler = Recorder()
+    limits = msgspec.structs.replace(CLIENT, waiting_bytes_max=4_000_000)
+    wire, _ = opened(scheme, handler, limits)
+    link = handler.link
+    wire.blocked = True
+    while link.waiting <= 2_000_000:
+        assert link.takes_more
+        link.send(b"{" + bytes(50_000), JSON)
+        await turns()
+    assert not link.takes_more
+    wire.buffered = 0
+    link.resume_writing()  # type: ignore[attr-defined]
+    wire.buffered = 0
+    assert link.takes_more
+    wire.protocol.connection_lost(None)
+    assert not link.takes_more

@@ -47,6 +47,10 @@ class Link(Protocol):
     @property
     def closed(self) -> bool: ...
 
+    @property
+    def takes_more(self) -> bool:
+        """It is open, and at most half of what may wait does: a new call will not be what ends it."""
+
     def send(self, message: bytes, encoding: Encoding) -> None:
         """Queue one message. A message over `limits.message_bytes_max` raises `RESOURCE_MESSAGE_TOO_LARGE`;
         on a closed link it is dropped."""

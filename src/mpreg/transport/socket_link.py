@@ -97,6 +97,7 @@ class SocketLink:
         "_frame",
         "_framing",
         "_gone",
+        "_half_room",
         "_heartbeat",
         "_limits",
         "_longs",
@@ -183,6 +184,12 @@ class SocketLink:
     @property
     def closed(self) -> bool:
         return self.closing
+
+    @property
+    def takes_more(self) -> bool:
+        if self.closing:
+            return False
+        return self._queued <= self._half_room or self.waiting <= self._limits.waiting_bytes_max // 2
 
     def send(self, message: bytes, encoding: Encoding) -> None:
         if self.closing:
@@ -343,6 +350,7 @@ class SocketLink:
     def _measure(self, limits: Limits) -> None:
         # The event loop holds at most two batches, so only past this it needs to be asked how much.
         self._room = max(0, limits.waiting_bytes_max - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
+        self._half_room = max(0, limits.waiting_bytes_max // 2 - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
         self._whole_max = min(WHOLE_BYTES_MAX, limits.frame_bytes_max, limits.message_bytes_max)
 
     def _schedule(self) -> None:
