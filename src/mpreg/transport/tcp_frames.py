@@ -47,7 +47,7 @@ class TcpFraming:
         self._limits = limits
 
     def frame(self, message: bytes, encoding: Encoding) -> bytes:
-        return LENGTH.pack(len(message)) + message
+        return len(message).to_bytes(4, "big") + message
 
     def pieces(self, message: bytes, encoding: Encoding) -> Iterator[bytes | memoryview]:
         size = len(message)
