@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from asyncio import Future
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any, Final
@@ -32,14 +33,6 @@ _LOST: Final = frozenset({"TRANSPORT_CONNECTION_LOST", "RESOURCE_SHUTTING_DOWN"}
 """After these nobody knows how far the command came."""
 
 
-class NotStarted(Exception):
-    """The node has refused the command, or it was never sent."""
-
-    def __init__(self, error: MpregError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
 Done = Callable[[Any, Raw | None, MpregError | None], None]
 """For what the command was; its result, or why there is none."""
 
@@ -48,47 +41,28 @@ class RemoteCalls:
     """What this node has asked others, and waits for."""
 
     def __init__(self) -> None:
-        self._next_u = itertools.count(1).__next__
-        self._open: dict[Session, dict[str, RemoteCall]] = {}
-        """Of every node that was asked, as long as its link lasts."""
+        self.next_u = itertools.count(1).__next__
+        self.open: defaultdict[Session, dict[str, RemoteCall]] = defaultdict(dict)
+        """By the node that was asked, which is here as long as its link lasts, and by `u`."""
         self.sent = 0
         self.repeated = 0
         self.lost_calls = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._open.values()))
+        return sum(map(len, self.open.values()))
 
     def open_at(self, node: Session) -> int:
         """How many this node waits for there."""
-        return len(self._open.get(node, ()))
-
-    def send(self, node: Session, call: RemoteCall, timeout_s: float) -> None:
-        """Raises `NotStarted`, or what speaks against any node."""
-        link = node.link
-        if not link.takes_more:
-            raise NotStarted(_full(link) if not link.closed else lost(node, None))
-        u = call.u = str(self._next_u())
-        command = call.command
-        message = InternalRpc(
-            u, command.fun, command.args, command.kwargs, locs=command.locs, timeout_ms=timeout_s * 1e3
-        )
-        encoding = call.encoding
-        link.send((codec.encode_json if encoding is JSON else codec.encode_msgpack)(message), encoding)
-        mine = self._open.get(node)
-        if mine is None:
-            self._open[node] = {u: call}
-        else:
-            mine[u] = call
-        self.sent += 1
+        return len(self.open.get(node, ()))
 
     def cancel(self, node: Session, u: str) -> None:
         """Nobody waits for it any more."""
-        if self._take(node, u) is not None:
+        if node in self.open and self.open[node].pop(u, None) is not None:
             node.send(RpcCancel(u), MSGPACK)
 
     def answered(self, node: Session, message: InternalAnswer, encoding: Encoding) -> None:
         """`internal-answer`. One that nobody waits for is dropped."""
-        call = self._take(node, message.u)
+        call = self.open[node].pop(message.u, None)
         if call is None:
             return
         if message.error is None:
@@ -98,19 +72,15 @@ class RemoteCalls:
 
     def refused(self, node: Session, u: str, error: MpregError) -> None:
         """The node could not even read it."""
-        call = self._take(node, u)
+        call = self.open[node].pop(u, None)
         if call is not None:
             call.failed(error, started=False)
 
     def lost(self, node: Session, error: MpregError | None) -> None:
         """The link is gone, or the node is dead: nobody will answer."""
-        for call in self._open.pop(node, {}).values():
+        for call in self.open.pop(node, {}).values():
             self.lost_calls += 1
             call.failed(lost(node, error), started=True)
-
-    def _take(self, node: Session, u: str) -> RemoteCall | None:
-        mine = self._open.get(node)
-        return None if mine is None else mine.pop(u, None)
 
 
 Choose = Callable[[str, Sequence[str], Sequence[Session]], Offered[Session] | None]
@@ -133,12 +103,23 @@ class RemoteCall(msgspec.Struct, eq=False):
     tried: tuple[Session, ...] = ()
 
     def start(self, timeout_s: float) -> None:
+        calls, node = self.function.calls, self.offered.node
+        link = node.link
+        if not link.takes_more:
+            self.failed(lost(node, None) if link.closed else _full(link), started=False)
+            return
+        u = self.u = str(calls.next_u())
+        command, encoding = self.command, self.encoding
+        message = InternalRpc(
+            u, command.fun, command.args, command.kwargs, locs=command.locs, timeout_ms=timeout_s * 1e3
+        )
         try:
-            self.function.calls.send(self.offered.node, self, timeout_s)
-        except NotStarted as refused:
-            self.failed(refused.error, started=False)
-        except MpregError as error:
+            link.send((codec.encode_json if encoding is JSON else codec.encode_msgpack)(message), encoding)
+        except MpregError as error:  # it is too long for any node
             self.done(self.of, None, error)
+            return
+        calls.open[node][u] = self
+        calls.sent += 1
 
     def failed(self, error: MpregError, *, started: bool) -> None:
         """Another node has it next, if it surely did not start or may run twice (R-R5); else that is it."""
@@ -162,16 +143,12 @@ class RemoteFunction:
     """A `Provider` on other nodes; `first` is the one that is tried first."""
 
     waits = True
-    __slots__ = ("_first", "calls", "choose")
+    __slots__ = ("calls", "choose", "first")
 
     def __init__(self, calls: RemoteCalls, first: Offered[Session], choose: Choose) -> None:
         self.calls = calls
         self.choose = choose
-        self._first = first
-
-    def relay(self, command: Command, encoding: Encoding, expires: float, done: Done, of: Any) -> RemoteCall:
-        """The command as it came, without a task that waits; to be started."""
-        return RemoteCall(self, self._first, command, encoding, expires, done, of)
+        self.first = first
 
     def call(self, command: Command, encoding: Encoding, timeout_s: float) -> Awaitable[Raw]:
         return self._wait(command, encoding, timeout_s)
@@ -186,7 +163,7 @@ class RemoteFunction:
     async def _wait(self, command: Command, encoding: Encoding, timeout_s: float) -> Raw:
         timeout_s = max(timeout_s, TIMEOUT_MIN_S)
         future: Future[Raw] = asyncio.get_running_loop().create_future()
-        call = self.relay(command, encoding, monotonic() + timeout_s, _resolve, future)
+        call = RemoteCall(self, self.first, command, encoding, monotonic() + timeout_s, _resolve, future)
         call.start(timeout_s)
         try:
             return await future

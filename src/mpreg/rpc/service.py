@@ -164,7 +164,7 @@ class RpcService:
         """To another node, without a task that would only wait."""
         timeout_s = request.timeout_s
         expires = request.started + timeout_s
-        call = provider.relay(command, request.encoding, expires, self._relayed, request)
+        call = RemoteCall(provider, provider.first, command, request.encoding, expires, self._relayed, request)
         request.relayed = call
         self._relays += 1
         request.is_open = True
