@@ -12,13 +12,15 @@ from tests.transport.sockets import REQUEST, Wire, masked
 
 from mpreg.errors import MpregError
 from mpreg.transport import Link
-from mpreg.transport.socket_link import BATCH_BYTES, BATCH_MESSAGES
+from mpreg.transport.socket_link import BATCH_BYTES
 from mpreg.transport.tcp import TcpProtocol
 from mpreg.transport.websocket import WebSocketProtocol
 from mpreg.wire.encoding import Encoding
-from mpreg.wire.limits import CLIENT, Limits
+from mpreg.wire.limits import CLIENT, INTERNAL, Limits
 
 pytestmark = pytest.mark.anyio
+BATCH_MESSAGES = 16
+BATCHES = msgspec.structs.replace(CLIENT, batch_messages=BATCH_MESSAGES)
 JSON = Encoding.JSON
 
 
@@ -64,7 +66,7 @@ async def turns(count: int = 3) -> None:
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
 async def test_few_messages_of_one_turn_leave_in_one_write(scheme: str) -> None:
     handler = Recorder()
-    wire, _ = opened(scheme, handler)
+    wire, _ = opened(scheme, handler, BATCHES)
     few = range(BATCH_MESSAGES - 1)
     for at in few:
         handler.link.send(b"{%d}" % at, JSON)
@@ -79,7 +81,7 @@ async def test_few_messages_of_one_turn_leave_in_one_write(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
 async def test_of_many_messages_of_one_turn_the_first_leave_before_the_last_are_there(scheme: str) -> None:
     handler = Recorder()
-    wire, _ = opened(scheme, handler)
+    wire, _ = opened(scheme, handler, BATCHES)
     many = [b"{%d}" % at for at in range(3 * BATCH_MESSAGES + 1)]
     for at, message in enumerate(many):
         handler.link.send(message, JSON)
@@ -92,7 +94,7 @@ async def test_of_many_messages_of_one_turn_the_first_leave_before_the_last_are_
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
 async def test_a_batch_that_the_socket_does_not_take_waits_and_order_is_kept(scheme: str) -> None:
     handler = Recorder()
-    wire, _ = opened(scheme, handler)
+    wire, _ = opened(scheme, handler, BATCHES)
     handler.link.pause_writing()  # type: ignore[attr-defined]
     many = [b"{%d}" % at for at in range(3 * BATCH_MESSAGES)]
     for message in many:
@@ -105,7 +107,7 @@ async def test_a_batch_that_the_socket_does_not_take_waits_and_order_is_kept(sch
 
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
 async def test_answers_to_all_messages_of_one_read_leave_before_the_read_ends(scheme: str) -> None:
-    wire, feed = opened(scheme, Answering())
+    wire, feed = opened(scheme, Answering(), BATCHES)
     few = range(BATCH_MESSAGES // 2 - 1)
     feed(b"".join(incoming(scheme, b"{%d}" % at) for at in few))
     assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in few)]
@@ -121,7 +123,7 @@ async def test_the_first_answers_to_many_messages_of_one_read_leave_before_the_l
             written.append(len(wire.writes))
 
     written: list[int] = []
-    wire, feed = opened(scheme, Watching())
+    wire, feed = opened(scheme, Watching(), BATCHES)
     feed(b"".join(incoming(scheme, b"{%d}" % at) for at in range(50)))
     assert written == [2 * (at + 1) // BATCH_MESSAGES for at in range(50)]
     assert wire.written == b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in range(50))
@@ -215,3 +217,12 @@ async def test_a_link_that_has_half_of_what_may_wait_takes_no_new_call(scheme: s
     assert link.takes_more
     wire.protocol.connection_lost(None)
     assert not link.takes_more
+
+
+async def test_a_link_to_a_node_has_the_batches_of_a_node() -> None:
+    handler = Recorder()
+    wire, _ = opened("tcp", handler, BATCHES)
+    handler.link.restrict(msgspec.structs.replace(INTERNAL, batch_messages=2))
+    for _ in range(5):
+        handler.link.send(b"{}", JSON)
+    assert len(wire.writes) == 2

@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 256 * 1024
 """Joined into one write at most; also what the event loop may buffer before it asks for a pause."""
-BATCH_MESSAGES: Final = 16
-"""So many messages of one turn do not wait for its end: the peer can work on them while this side makes the next."""
 WHOLE_BYTES_MAX: Final = 64 * 1024
 """A message up to this is copied behind its header; a longer one is not copied."""
 BUSY_S: Final = 0.0002
@@ -91,6 +89,7 @@ class SocketLink:
     says `peer_left`, `fail` and `lost`."""
 
     __slots__ = (
+        "_batch",
         "_close_timer",
         "_error",
         "_flushed_at",
@@ -213,7 +212,7 @@ class SocketLink:
                 self.reading.others.append(self)
             else:
                 self._loop.call_soon(self.flush)
-        elif len(self._out) == BATCH_MESSAGES:
+        elif len(self._out) == self._batch:
             self._write()
 
     def pause_reading(self) -> None:
@@ -351,6 +350,7 @@ class SocketLink:
         # The event loop holds at most two batches, so only past this it needs to be asked how much.
         self._room = max(0, limits.waiting_bytes_max - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
         self._half_room = max(0, limits.waiting_bytes_max // 2 - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
+        self._batch = limits.batch_messages
         self._whole_max = min(WHOLE_BYTES_MAX, limits.frame_bytes_max, limits.message_bytes_max)
 
     def _schedule(self) -> None:
