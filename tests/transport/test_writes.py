@@ -11,7 +11,7 @@ from tests.transport.ends import Recorder
 from tests.transport.sockets import REQUEST, Wire, masked
 
 from mpreg.errors import MpregError
-from mpreg.transport import Link
+from mpreg.transport import Link, socket_link
 from mpreg.transport.socket_link import BATCH_BYTES
 from mpreg.transport.tcp import TcpProtocol
 from mpreg.transport.websocket import WebSocketProtocol
@@ -226,3 +226,42 @@ async def test_a_link_to_a_node_has_the_batches_of_a_node() -> None:
     for _ in range(5):
         handler.link.send(b"{}", JSON)
     assert len(wire.writes) == 2
+
+
+class Passing(Recorder):
+    """Passes each message on to another link."""
+
+    def __init__(self, to: Recorder) -> None:
+        super().__init__()
+        self.to = to
+
+    def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
+        self.to.link.send(message, encoding)
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_what_one_link_brings_for_another_leaves_when_it_was_read(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = Recorder()
+    wire, _ = opened(scheme, far)
+    _, feed = opened("tcp", Passing(far))
+    monkeypatch.setattr(socket_link, "BUSY_S", 0)
+    for reads in (1, 2):
+        feed(incoming("tcp", b"{1}") + incoming("tcp", b"{2}"))
+        assert wire.writes == [outgoing(scheme, b"{1}") + outgoing(scheme, b"{2}")] * reads
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_what_many_links_bring_for_another_in_one_turn_shares_a_write(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = Recorder()
+    wire, _ = opened(scheme, far)
+    feeds = [opened("tcp", Passing(far))[1] for _ in range(5)]
+    monkeypatch.setattr(socket_link, "BUSY_S", 1000)
+    for feed in feeds:
+        feed(incoming("tcp", b"{}"))
+    assert wire.writes == [outgoing(scheme, b"{}")]
+    await turns()
+    assert wire.writes[1:] == [outgoing(scheme, b"{}") * 4]

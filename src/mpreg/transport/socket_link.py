@@ -29,8 +29,9 @@ BATCH_BYTES: Final = 256 * 1024
 """Joined into one write at most; also what the event loop may buffer before it asks for a pause."""
 WHOLE_BYTES_MAX: Final = 64 * 1024
 """A message up to this is copied behind its header; a longer one is not copied."""
-BUSY_S: Final = 0.0002
-"""A link that was written to within this time is written to again only at the end of the turn."""
+BUSY_S: Final = 0.00003
+"""A link that was written to within this time is written to again only at the end of the turn: as long as the reads of
+one turn follow each other, not as long as a call takes, or one call after another would wait for a turn each time."""
 CLOSE_S: Final = 5.0
 """For the peer to take what was still waiting and to say goodbye; then the socket is cut."""
 LINGER_S: Final = 1.0
