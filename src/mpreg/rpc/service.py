@@ -195,8 +195,6 @@ class RpcService:
         else:
             assert result is not None
             self._succeed(request, result)
-        if self._draining and not self._relays and not self._quiet.done():
-            self._quiet.set_result(None)
 
     def _start(self, request: _Request, work: Coroutine[Any, Any, None], provider: Provider | None) -> None:
         session = request.session
@@ -360,8 +358,10 @@ class RpcService:
             if not mine:
                 del self._open[request.session]
         if request.relayed is not None:
-            self._relays -= 1
             request.relayed = None  # they refer to each other
+            self._relays -= 1
+            if self._draining and not self._relays and not self._quiet.done():
+                self._quiet.set_result(None)
         return True
 
     def _succeed(self, request: _Request, result: Raw) -> None:
