@@ -70,7 +70,8 @@ class _Request(msgspec.Struct, eq=False):
     encoding: Encoding
     timeout_s: float
     answer: Answer
-    statistics: RpcStatistics
+    statistics: RpcStatistics | None
+    """None for a command that another node has passed on: it is counted there."""
     started: float
     is_answered: bool = False
     is_open: bool = False
@@ -90,8 +91,6 @@ class RpcService:
 
     def __init__(self, placement: Placement, deadlines: Deadlines, limits: RpcLimits) -> None:
         self.statistics = RpcStatistics()
-        self.internal_statistics = RpcStatistics()
-        """Of commands that other nodes have passed on."""
         self._placement = placement
         self._own: Placement | None = None
         self._deadlines = deadlines
@@ -150,12 +149,10 @@ class RpcService:
             assert self._own is not None, "only a node of a cluster has links to others"
             provider = self._own.place(command.fun, command.locs)
         except MpregError as error:
-            self.internal_statistics.failed_requests += 1
             body = error_body(error)
             session.send(InternalAnswer(message.u, codec.NULL[encoding], body, started=False), encoding)
             return
-        statistics = self.internal_statistics
-        request = _Request(session, message.u, encoding, timeout_s, InternalAnswer, statistics, monotonic())
+        request = _Request(session, message.u, encoding, timeout_s, InternalAnswer, None, monotonic())
         if message.results:
             provider = _Resolving(provider, message.results)
         self._start(request, self._run(request, None, command, provider), provider)
@@ -221,7 +218,7 @@ class RpcService:
         """The connection is gone: nobody waits for its answers."""
         for request in list(self._open.get(session, {}).values()):
             stop = _stopping(request)
-            if self._close(request):
+            if self._close(request) and request.statistics is not None:
                 request.statistics.failed_requests += 1
             stop()
 
@@ -367,22 +364,23 @@ class RpcService:
     def _succeed(self, request: _Request, result: Raw) -> None:
         if not self._close(request):
             return
-        statistics = request.statistics
-        statistics.successful_requests += 1
-        statistics.latencies.add(monotonic() - request.started)
-        u, encoding = request.u, request.encoding
+        u, encoding, statistics = request.u, request.encoding, request.statistics
         try:
             request.session.send(request.answer(u, result), encoding)
         except MpregError as too_large:
-            statistics.successful_requests -= 1
-            statistics.failed_requests += 1
+            if statistics is not None:
+                statistics.failed_requests += 1
             self._send_error(request.session, encoding, request.answer, u, too_large, None)
+            return
+        if statistics is not None:
+            statistics.successful_requests += 1
+            statistics.latencies.add(monotonic() - request.started)
 
     def _fail(self, request: _Request, error: MpregError, command: str | None = None) -> None:
         if self._close(request):
-            statistics = request.statistics
-            statistics.failed_requests += 1
-            statistics.latencies.add(monotonic() - request.started)
+            if request.statistics is not None:
+                request.statistics.failed_requests += 1
+                request.statistics.latencies.add(monotonic() - request.started)
             self._send_error(request.session, request.encoding, request.answer, request.u, error, command)
 
     def _send_error(
