@@ -28,4 +28,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CLIENT = Limits()
-INTERNAL = Limits(frame_bytes_max=5 * MB, message_bytes_max=20 * MB, waiting_bytes_max=20 * MB, batch_messages=16)
+INTERNAL = Limits(frame_bytes_max=5 * MB, message_bytes_max=20 * MB, waiting_bytes_max=20 * MB, batch_messages=32)
