@@ -282,6 +282,28 @@ async def test_a_node_that_drains_gets_no_new_call_and_finishes_those_it_has() -
         await until(lambda: known_to(a) == {"c"})
 
 
+async def test_a_node_that_drains_does_not_wait_for_calls_whose_caller_has_gone() -> None:
+    b = node("b")
+    entered = asyncio.Event()
+
+    @b.function
+    async def slow() -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with cluster(node("a"), b) as nodes:
+        a = nodes.by_name["a"]
+        client = await nodes.client(a)
+        call = asyncio.create_task(client.call("slow"))
+        await entered.wait()
+        stopping = asyncio.create_task(a.stop(3600))
+        await until(lambda: a._started().services.rpc.is_draining)
+        await client.close()
+        with pytest.raises(MpregError):
+            await call
+        await asyncio.wait_for(stopping, 10)
+
+
 async def test_mpreg_functions_tells_of_all_nodes_and_who_provides_what() -> None:
     async with cluster(with_functions("a", "f"), with_functions("b", "f", "g")) as nodes:
         client = await nodes.client(nodes.by_name["a"])

@@ -56,6 +56,32 @@ async def test_messages_of_any_size_come_back_whole_and_in_their_encoding(scheme
             assert await client.next() == (message, encoding)
 
 
+class Handing(Recorder):
+    """Hands its link over with the first message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next_one = Recorder()
+
+    def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
+        super().on_message(link, message, encoding)
+        link.divert(self.next_one)
+
+
+@pytest.mark.parametrize("scheme", EVERY)
+async def test_a_link_that_is_handed_over_tells_the_new_handler_from_the_next_message_on(scheme: str) -> None:
+    async with pair(scheme, make=Handing) as (client, first):
+        assert isinstance(first, Handing)
+        for number in range(3):  # they come in one read
+            client.link.send(b"{%d}" % number, JSON)
+        await first.next_one.until(lambda it: len(it.messages) == 2)
+        assert first.messages == [(b"{0}", JSON)]
+        assert first.next_one.messages == [(b"{1}", JSON), (b"{2}", JSON)]
+        client.link.close()
+        await first.next_one.until(lambda it: it.closed)
+        assert not first.closed
+
+
 @pytest.mark.parametrize("scheme", EVERY)
 async def test_order_is_kept_among_short_long_and_streamed_messages(scheme: str) -> None:
     sent = [b"{" + bytes([at]) * size for at, size in enumerate((3, 90_000, 10, 3_000_000, 0, 1_000_001, 60_000, 5))]

@@ -25,6 +25,7 @@ class Sink:
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.closing = False
+        self.handler = self
 
     def on_message(self, link: Any, message: bytes, encoding: Encoding) -> None:
         self.events.append((message, encoding))
@@ -39,7 +40,7 @@ class Sink:
 
 def read(*portions: bytes, limits: Limits = LIMITS) -> list[Any]:
     sink: Any = Sink()
-    reader = TcpReader(sink, sink, limits)
+    reader = TcpReader(sink, limits)
     for portion in portions:
         if not sink.closing:
             reader.feed(portion)
@@ -138,6 +139,6 @@ def test_a_chunk_that_is_none_is_refused_and_the_link_goes_on(chunk: bytes) -> N
 @given(st.integers(1, 4000), st.binary(max_size=3))
 def test_what_is_kept_of_an_unfinished_frame_is_no_more_than_was_sent(size: int, tail: bytes) -> None:
     sink: Any = Sink()
-    reader = TcpReader(sink, sink, msgspec.structs.replace(LIMITS, frame_bytes_max=4000))
+    reader = TcpReader(sink, msgspec.structs.replace(LIMITS, frame_bytes_max=4000))
     reader.feed(struct.pack(">I", size) + b"{"[: size - 1])
     assert reader._partial.__sizeof__() < 200

@@ -1,4 +1,4 @@
-"""What leaves a link: one write a turn of the loop, bounded, and nothing while the peer does not read."""
+"""What leaves a link: few writes a turn of the loop, bounded, and nothing while the peer does not read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from tests.transport.ends import Recorder
 from tests.transport.sockets import REQUEST, Wire, masked
 
 from mpreg.errors import MpregError
-from mpreg.transport import Link
+from mpreg.transport import Link, socket_link
 from mpreg.transport.socket_link import BATCH_BYTES
 from mpreg.transport.tcp import TcpProtocol
 from mpreg.transport.websocket import WebSocketProtocol
 from mpreg.wire.encoding import Encoding
-from mpreg.wire.limits import CLIENT, Limits
+from mpreg.wire.limits import CLIENT, INTERNAL, Limits
 
 pytestmark = pytest.mark.anyio
+BATCH_MESSAGES = 16
+BATCHES = msgspec.structs.replace(CLIENT, batch_messages=BATCH_MESSAGES)
 JSON = Encoding.JSON
 
 
@@ -62,26 +64,69 @@ async def turns(count: int = 3) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
-async def test_all_messages_of_one_turn_leave_in_one_write(scheme: str) -> None:
+async def test_few_messages_of_one_turn_leave_in_one_write(scheme: str) -> None:
     handler = Recorder()
-    wire, _ = opened(scheme, handler)
-    for at in range(1000):
+    wire, _ = opened(scheme, handler, BATCHES)
+    few = range(BATCH_MESSAGES - 1)
+    for at in few:
         handler.link.send(b"{%d}" % at, JSON)
     assert wire.writes == []
     await turns()
-    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) for at in range(1000))]
+    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) for at in few)]
     handler.link.send(b"{}", JSON)
     await turns()
     assert wire.writes[1:] == [outgoing(scheme, b"{}")]
 
 
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
-async def test_answers_to_all_messages_of_one_read_leave_in_one_write_before_the_read_ends(scheme: str) -> None:
-    wire, feed = opened(scheme, Answering())
-    feed(b"".join(incoming(scheme, b"{%d}" % at) for at in range(50)))
-    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in range(50))]
+async def test_of_many_messages_of_one_turn_the_first_leave_before_the_last_are_there(scheme: str) -> None:
+    handler = Recorder()
+    wire, _ = opened(scheme, handler, BATCHES)
+    many = [b"{%d}" % at for at in range(3 * BATCH_MESSAGES + 1)]
+    for at, message in enumerate(many):
+        handler.link.send(message, JSON)
+        assert len(wire.writes) == (at + 1) // BATCH_MESSAGES
+    await turns()
+    assert len(wire.writes) == 4
+    assert wire.written == b"".join(outgoing(scheme, message) for message in many)
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_a_batch_that_the_socket_does_not_take_waits_and_order_is_kept(scheme: str) -> None:
+    handler = Recorder()
+    wire, _ = opened(scheme, handler, BATCHES)
+    handler.link.pause_writing()  # type: ignore[attr-defined]
+    many = [b"{%d}" % at for at in range(3 * BATCH_MESSAGES)]
+    for message in many:
+        handler.link.send(message, JSON)
+    await turns()
+    assert wire.writes == []
+    handler.link.resume_writing()  # type: ignore[attr-defined]
+    assert wire.writes == [b"".join(outgoing(scheme, message) for message in many)]
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_answers_to_all_messages_of_one_read_leave_before_the_read_ends(scheme: str) -> None:
+    wire, feed = opened(scheme, Answering(), BATCHES)
+    few = range(BATCH_MESSAGES // 2 - 1)
+    feed(b"".join(incoming(scheme, b"{%d}" % at) for at in few))
+    assert wire.writes == [b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in few)]
     await turns()
     assert len(wire.writes) == 1
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_the_first_answers_to_many_messages_of_one_read_leave_before_the_last_are_handled(scheme: str) -> None:
+    class Watching(Answering):
+        def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
+            super().on_message(link, message, encoding)
+            written.append(len(wire.writes))
+
+    written: list[int] = []
+    wire, feed = opened(scheme, Watching(), BATCHES)
+    feed(b"".join(incoming(scheme, b"{%d}" % at) for at in range(50)))
+    assert written == [2 * (at + 1) // BATCH_MESSAGES for at in range(50)]
+    assert wire.written == b"".join(outgoing(scheme, b"{%d}" % at) + outgoing(scheme, b"{}") for at in range(50))
 
 
 @pytest.mark.parametrize("scheme", ["ws", "tcp"])
@@ -152,3 +197,71 @@ async def test_a_closed_link_drops_what_is_sent_and_holds_nothing(scheme: str) -
     assert link.waiting == 0
     assert handler.error is not None
     assert handler.error.code == "TRANSPORT_CONNECTION_LOST"
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_a_link_that_has_half_of_what_may_wait_takes_no_new_call(scheme: str) -> None:
+    handler = Recorder()
+    limits = msgspec.structs.replace(CLIENT, waiting_bytes_max=4_000_000)
+    wire, _ = opened(scheme, handler, limits)
+    link = handler.link
+    wire.blocked = True
+    while link.waiting <= 2_000_000:
+        assert link.takes_more
+        link.send(b"{" + bytes(50_000), JSON)
+        await turns()
+    assert not link.takes_more
+    wire.buffered = 0
+    link.resume_writing()  # type: ignore[attr-defined]
+    wire.buffered = 0
+    assert link.takes_more
+    wire.protocol.connection_lost(None)
+    assert not link.takes_more
+
+
+async def test_a_link_to_a_node_has_the_batches_of_a_node() -> None:
+    handler = Recorder()
+    wire, _ = opened("tcp", handler, BATCHES)
+    handler.link.restrict(msgspec.structs.replace(INTERNAL, batch_messages=2))
+    for _ in range(5):
+        handler.link.send(b"{}", JSON)
+    assert len(wire.writes) == 2
+
+
+class Passing(Recorder):
+    """Passes each message on to another link."""
+
+    def __init__(self, to: Recorder) -> None:
+        super().__init__()
+        self.to = to
+
+    def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
+        self.to.link.send(message, encoding)
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_what_one_link_brings_for_another_leaves_when_it_was_read(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = Recorder()
+    wire, _ = opened(scheme, far)
+    _, feed = opened("tcp", Passing(far))
+    monkeypatch.setattr(socket_link, "BUSY_S", 0)
+    for reads in (1, 2):
+        feed(incoming("tcp", b"{1}") + incoming("tcp", b"{2}"))
+        assert wire.writes == [outgoing(scheme, b"{1}") + outgoing(scheme, b"{2}")] * reads
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_what_many_links_bring_for_another_in_one_turn_shares_a_write(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = Recorder()
+    wire, _ = opened(scheme, far)
+    feeds = [opened("tcp", Passing(far))[1] for _ in range(5)]
+    monkeypatch.setattr(socket_link, "BUSY_S", 1000)
+    for feed in feeds:
+        feed(incoming("tcp", b"{}"))
+    assert wire.writes == [outgoing(scheme, b"{}")]
+    await turns()
+    assert wire.writes[1:] == [outgoing(scheme, b"{}") * 4]

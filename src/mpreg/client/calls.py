@@ -6,33 +6,29 @@ from asyncio import Future
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mpreg.errors import MpregError, ResourceError, TimedOut
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import MSGPACK, Encoding
 from mpreg.wire.message import Message
 
 if TYPE_CHECKING:
     from mpreg.client.connection import Connection
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A message with a `u` of its own, and the future of the message that answers it."""
 
-    __slots__ = ("connection", "data", "encoding", "expires", "future", "is_rpc", "timeout_s", "u")
-
-    encoding: Encoding
-    """Of the answer."""
-
-    def __init__(
-        self, u: str, data: bytes, future: Future[Message], timeout_s: float, expires: float, is_rpc: bool
-    ) -> None:
-        self.u = u
-        self.data = data
-        self.future = future
-        self.timeout_s = timeout_s
-        self.expires = expires
-        self.is_rpc = is_rpc
-        self.connection: Connection | None = None
-        """The one that it was sent on; None while it waits to be sent."""
+    u: str
+    data: bytes
+    future: Future[Message]
+    timeout_s: float
+    expires: float
+    is_rpc: bool
+    connection: Connection | None = None
+    """The one that it was sent on; None while it waits to be sent."""
+    encoding: Encoding = MSGPACK
+    """Of the answer, once it is there."""
 
     def answer(self, message: Message, encoding: Encoding) -> None:
         if not self.future.done():

@@ -11,7 +11,7 @@ from mpreg.client.calls import Call
 from mpreg.errors import MpregError, TransportError
 from mpreg.transport import Link
 from mpreg.wire import codec
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, Encoding
 from mpreg.wire.error import ErrorResponse
 from mpreg.wire.lifecycle import Goodbye
 from mpreg.wire.message import Message, u_of
@@ -86,7 +86,7 @@ class Connection:
 
     def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
         try:
-            decoded = (codec.decode_json if encoding is Encoding.JSON else codec.decode_msgpack)(message)
+            decoded = (codec.decode_json if encoding is JSON else codec.decode_msgpack)(message)
         except MpregError as error:
             self._unreadable(message, encoding, error)
             return

@@ -12,7 +12,7 @@ from mpreg.errors import MpregError, ProtocolError
 from mpreg.transport import Link
 from mpreg.transport.session import Session
 from mpreg.wire import codec
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, MSGPACK, Encoding
 from mpreg.wire.error import ErrorResponse, error_response
 from mpreg.wire.message import Message, u_of
 
@@ -62,7 +62,7 @@ class NodeLink(Session):
 
     def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
         try:
-            decoded = (codec.decode_json if encoding is Encoding.JSON else codec.decode_msgpack)(message)
+            decoded = (codec.decode_json if encoding is JSON else codec.decode_msgpack)(message)
         except MpregError as error:
             self._owner.counts["unreadable_messages"] += 1
             self._refuse(error, codec.read_u(message, encoding), encoding)
@@ -82,7 +82,7 @@ class NodeLink(Session):
 
     def on_refused(self, link: Link, error: MpregError) -> None:
         self._owner.counts["refused_messages"] += 1
-        self._refuse(error, None, Encoding.MSGPACK)
+        self._refuse(error, None, MSGPACK)
 
     def on_closed(self, link: Link, error: MpregError | None) -> None:
         self._owner.ended(self, error)

@@ -29,7 +29,7 @@ Announced = Callable[[NodeLink], None]
 
 
 class Opening:
-    """The handler of such a link; once the handshake is done it hands everything on to whom `opened` names.
+    """The handler of such a link; once the handshake is done the link has the one that `opened` names.
 
     A dialler awaits `done`, which raises why there is no link.
     """
@@ -54,7 +54,6 @@ class Opening:
         self._introduced = introduced
         self._opened = opened
         self._announced = announced
-        self._handler: NodeLink | None = None
         self._timer = loop.call_later(HELLO_S, self._expire)
 
     def introduce(self) -> None:
@@ -64,20 +63,22 @@ class Opening:
     def take(self, hello: Hello, encoding: Encoding) -> None:
         if isinstance(hello.timestamp, float):
             self.clock_skew_s = hello.timestamp - time.time()
+        node: NodeLink | None = None
         try:
             answer = self.handshake.take(hello, time.time())
             if not self.handshake.is_open:
                 self._introduced(self)
             if self.handshake.is_open:
-                self._handler = self._opened(self)
+                node = self._opened(self)
+                self.link.divert(node)
         except MpregError as error:
             self.fail(error)
             return
         if answer is not None:
             self._send(answer)
-        if self._handler is not None:
+        if node is not None:
             self._finish(None)
-            self._announced(self._handler)
+            self._announced(node)
 
     def fail(self, error: MpregError) -> None:
         """Say why, and close."""
@@ -89,9 +90,6 @@ class Opening:
     # The contract of a link's handler.
 
     def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
-        if self._handler is not None:
-            self._handler.on_message(link, message, encoding)
-            return
         try:
             decoded = codec.decode(message, encoding)
         except MpregError as error:
@@ -108,17 +106,11 @@ class Opening:
             )
 
     def on_refused(self, link: Link, error: MpregError) -> None:
-        if self._handler is not None:
-            self._handler.on_refused(link, error)
-        else:
-            self.fail(error)
+        self.fail(error)
 
     def on_closed(self, link: Link, error: MpregError | None) -> None:
-        if self._handler is not None:
-            self._handler.on_closed(link, error)
-        else:
-            text = f"{link.url} ended the link before it was open"
-            self._finish(error or TransportError("TRANSPORT_CONNECTION_LOST", text, url=link.url))
+        text = f"{link.url} ended the link before it was open"
+        self._finish(error or TransportError("TRANSPORT_CONNECTION_LOST", text, url=link.url))
 
     def _send(self, hello: Hello) -> None:
         self.link.send(codec.encode(hello, Encoding.MSGPACK), Encoding.MSGPACK)

@@ -10,7 +10,7 @@ from mpreg.errors import MpregError, ProtocolError, ResourceError
 from mpreg.transport import Link, LinkHandler
 from mpreg.transport.session import Session
 from mpreg.wire import codec
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, Encoding
 from mpreg.wire.error import error_response
 from mpreg.wire.lifecycle import Goodbye
 from mpreg.wire.message import Message, u_of
@@ -41,13 +41,13 @@ class Dispatch:
             self._on_closed.append(closed)
 
     def accept(self, link: Link) -> _Connection:
-        connection = _Connection(self, link)
+        connection = _Connection(self, self._handlers, link)
         if len(self._connections) >= self._connections_max:
             self.refused += 1
             limit = self._connections_max
             text = f"{limit} connections are open, which is the limit"
             full = ResourceError("RESOURCE_EXHAUSTED", text, limit="connections_max", connections_max=limit)
-            answer(connection.session, Encoding.JSON, full, None)  # TCP has no other way to say why
+            answer(connection.session, JSON, full, None)  # TCP has no other way to say why
             link.close(full)
         else:
             self._connections.add(connection)
@@ -59,7 +59,7 @@ class Dispatch:
         for connection in self._connections:
             if connection.session is session:
                 self.forget(connection)
-                connection.diverted = handler
+                session.link.divert(handler)
                 return
 
     def say_goodbye(self, name: str) -> None:
@@ -69,10 +69,31 @@ class Dispatch:
                 connection.session.send(Goodbye(node_id=name), connection.encoding)
             connection.session.close()
 
-    def handle(self, connection: _Connection, message: bytes, encoding: Encoding) -> None:
-        session = connection.session
+    def forget(self, connection: _Connection) -> None:
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self.sessions.discard(connection.session)
+            for closed in self._on_closed:
+                closed(connection.session)
+
+
+class _Connection:
+    """The handler of one link."""
+
+    __slots__ = ("_dispatch", "_handlers", "encoding", "session")
+
+    def __init__(self, dispatch: Dispatch, handlers: Handlers, link: Link) -> None:
+        self.session = Session(link)
+        self.encoding: Encoding | None = None
+        """Of the last message; what the node says unasked is said in it."""
+        self._dispatch = dispatch
+        self._handlers = handlers
+
+    def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
+        self.encoding = encoding
+        session = self.session
         try:
-            decoded = (codec.decode_json if encoding is Encoding.JSON else codec.decode_msgpack)(message)
+            decoded = (codec.decode_json if encoding is JSON else codec.decode_msgpack)(message)
         except MpregError as error:
             answer(session, encoding, error, codec.read_u(message, encoding))
             return
@@ -91,43 +112,10 @@ class Dispatch:
             failed = ProtocolError("PROTOCOL_INTERNAL_ERROR", "The node failed; its log says why", state_changed=None)
             answer(session, encoding, failed, u_of(decoded))
 
-    def forget(self, connection: _Connection) -> None:
-        if connection in self._connections:
-            self._connections.discard(connection)
-            self.sessions.discard(connection.session)
-            for closed in self._on_closed:
-                closed(connection.session)
-
-
-class _Connection:
-    """The handler of one link."""
-
-    __slots__ = ("_dispatch", "diverted", "encoding", "session")
-
-    def __init__(self, dispatch: Dispatch, link: Link) -> None:
-        self._dispatch = dispatch
-        self.session = Session(link)
-        self.encoding: Encoding | None = None
-        """Of the last message; what the node says unasked is said in it."""
-        self.diverted: LinkHandler | None = None
-
-    def on_message(self, link: Link, message: bytes, encoding: Encoding) -> None:
-        if self.diverted is not None:
-            self.diverted.on_message(link, message, encoding)
-            return
-        self.encoding = encoding
-        self._dispatch.handle(self, message, encoding)
-
     def on_refused(self, link: Link, error: MpregError) -> None:
-        if self.diverted is not None:
-            self.diverted.on_refused(link, error)
-            return
-        answer(self.session, self.encoding or Encoding.JSON, error, None)
+        answer(self.session, self.encoding or JSON, error, None)
 
     def on_closed(self, link: Link, error: MpregError | None) -> None:
-        if self.diverted is not None:
-            self.diverted.on_closed(link, error)
-            return
         if error is not None:
             log.debug("%s: %s", link.url, error)
         self._dispatch.forget(self)

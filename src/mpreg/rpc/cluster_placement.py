@@ -33,7 +33,7 @@ class ClusterPlacement:
         self.offers: Offers[Session] = Offers()
         self._only: dict[tuple[str, Sequence[str]], RemoteFunction] = {}
         """What one other node has and this one has not; of one version of both."""
-        self._version = (0, 0)
+        self._version = 0
         self._local = local
         self._calls = calls
         self._load = load
@@ -41,9 +41,7 @@ class ClusterPlacement:
         self._random = rng or random.Random(random.getrandbits(64))
 
     def place(self, fun: str, locs: Sequence[str]) -> Provider:
-        if not len(self.offers):
-            return self._local.place(fun, locs)
-        version = (self.offers.version, self._local.version)
+        version = self.offers.version + self._local.registry.version  # both only grow
         if version != self._version:
             self._version = version
             self._only.clear()
@@ -51,6 +49,8 @@ class ClusterPlacement:
         return self._place(fun, locs) if only is None else only
 
     def _place(self, fun: str, locs: Sequence[str]) -> Provider:
+        if not len(self.offers):
+            return self._local.place(fun, locs)
         own = self._local.look(fun, locs)
         if own is not None and self._has_room(own):
             return own

@@ -42,27 +42,22 @@ class LocalPlacement:
     """Only this node."""
 
     def __init__(self, registry: Registry, threads: Threads, debug: bool = False) -> None:
-        self._registry = registry
+        self.registry = registry
         self._threads = threads
         self._debug = debug
         # Made now, so that a function whose signature can't be understood keeps the node from starting.
         self._providers = {function: LocalFunction(function, threads, debug) for function in registry}
 
     def place(self, fun: str, locs: Sequence[str]) -> Provider:
-        return self._provider(self._registry.find(fun, locs))
+        return self._provider(self.registry.find(fun, locs))
 
     def look(self, fun: str, locs: Sequence[str]) -> LocalFunction | None:
-        function = self._registry.look(fun, locs)
+        function = self.registry.look(fun, locs)
         return None if function is None else self._provider(function)
-
-    @property
-    def version(self) -> int:
-        """Changes with what there is."""
-        return len(self._registry)
 
     def has(self, fun: str) -> bool:
         """With whatever resources."""
-        return self._registry.has(fun)
+        return self.registry.has(fun)
 
     def _provider(self, function: Function) -> LocalFunction:
         provider = self._providers.get(function)

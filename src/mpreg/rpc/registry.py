@@ -50,7 +50,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._functions: dict[str, list[Function]] = {}
-        self._count = 0
+        self.version = 0
+        """Grows with each function; none is ever removed."""
 
     def add(
         self, call: Callable[..., Any], name: str | None = None, locs: Iterable[str] = (), idempotent: bool = False
@@ -74,7 +75,7 @@ class Registry:
             raise ValueError(f"a node has at most {FUNCTIONS_MAX} functions")
         function = Function(chosen, call, resources, idempotent)
         self._functions[chosen] = [*same, function]
-        self._count += 1
+        self.version += 1
         return function
 
     def look(self, name: str, locs: Sequence[str]) -> Function | None:
@@ -114,7 +115,7 @@ class Registry:
         return (function for same in self._functions.values() for function in same)
 
     def __len__(self) -> int:
-        return self._count
+        return self.version
 
 
 def _check_name(name: str) -> None:

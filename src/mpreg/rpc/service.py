@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from time import monotonic
 from typing import Annotated, Any, Final
@@ -62,34 +62,25 @@ Answer = type[RpcResponse] | type[InternalAnswer]
 """Of a client, or of a node that has passed a command on."""
 
 
-class _Request:
+class _Request(msgspec.Struct, eq=False):
     """One that is under way."""
 
-    __slots__ = (
-        "answer",
-        "deadline",
-        "encoding",
-        "is_answered",
-        "is_open",
-        "session",
-        "started",
-        "task",
-        "timeout_s",
-        "u",
-    )
-
-    def __init__(self, session: Session, u: str, encoding: Encoding, timeout_s: float, answer: Answer) -> None:
-        self.session = session
-        self.u = u
-        self.encoding = encoding
-        self.answer = answer
-        self.timeout_s = timeout_s
-        self.started = monotonic()
-        self.is_answered = False
-        self.is_open = False
-        """It has to wait for something, so `rpc-cancel` must find it."""
-        self.deadline: Deadline | None = None
-        self.task: asyncio.Task[None] | RemoteCall | None = None
+    session: Session
+    u: str
+    encoding: Encoding
+    timeout_s: float
+    answer: Answer
+    statistics: RpcStatistics | None
+    """None for a command that another node has passed on: it is counted there."""
+    started: float
+    is_answered: bool = False
+    is_open: bool = False
+    """It has to wait for something, so `rpc-cancel` must find it."""
+    task: asyncio.Task[None] | None = None
+    deadline: Deadline | None = None
+    """Of a task."""
+    relayed: RemoteCall | None = None
+    """What waits for another node instead of a task."""
 
     def left_s(self) -> float:
         return self.timeout_s - (monotonic() - self.started)
@@ -100,8 +91,6 @@ class RpcService:
 
     def __init__(self, placement: Placement, deadlines: Deadlines, limits: RpcLimits) -> None:
         self.statistics = RpcStatistics()
-        self.internal_statistics = RpcStatistics()
-        """Of commands that other nodes have passed on."""
         self._placement = placement
         self._own: Placement | None = None
         self._deadlines = deadlines
@@ -110,15 +99,15 @@ class RpcService:
         self._starter = Starter(self._loop)
         self._open: dict[Session, dict[str, _Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._relays: dict[_Request, float] = {}
-        """Those that only wait for another node, which minds the deadline; when to stop believing that it does."""
+        self._relays = 0
+        """Requests that only wait for another node, which minds the deadline."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] = self._loop.create_future()
         self._draining = False
 
     def __len__(self) -> int:
         """Requests whose function still runs, answered or not."""
-        return len(self._tasks) + len(self._relays)
+        return len(self._tasks) + self._relays
 
     @property
     def is_draining(self) -> bool:
@@ -146,9 +135,9 @@ class RpcService:
             name = None if command is None else command.name
             self._send_error(session, encoding, RpcResponse, message.u, error, name)
             return
-        request = _Request(session, message.u, encoding, timeout_s, RpcResponse)
+        request = _Request(session, message.u, encoding, timeout_s, RpcResponse, self.statistics, monotonic())
         if command is not None and provider.__class__ is RemoteFunction:
-            self._relay(request, command, provider, timeout_s)
+            self._relay(request, command, provider)
             return
         self._start(request, self._run(request, message, command, provider), provider)
 
@@ -160,20 +149,21 @@ class RpcService:
             assert self._own is not None, "only a node of a cluster has links to others"
             provider = self._own.place(command.fun, command.locs)
         except MpregError as error:
-            self.internal_statistics.failed_requests += 1
             body = error_body(error)
             session.send(InternalAnswer(message.u, codec.NULL[encoding], body, started=False), encoding)
             return
-        request = _Request(session, message.u, encoding, timeout_s, InternalAnswer)
+        request = _Request(session, message.u, encoding, timeout_s, InternalAnswer, None, monotonic())
         if message.results:
             provider = _Resolving(provider, message.results)
         self._start(request, self._run(request, None, command, provider), provider)
 
-    def _relay(self, request: _Request, command: Command, provider: RemoteFunction, timeout_s: float) -> None:
+    def _relay(self, request: _Request, command: Command, provider: RemoteFunction) -> None:
         """To another node, without a task that would only wait."""
-        call = provider.relay(command, request.encoding, timeout_s, partial(self._relayed, request, command.name))
-        request.task = call
-        self._relays[request] = request.started + timeout_s + SWEEP_S
+        timeout_s = request.timeout_s
+        expires = request.started + timeout_s
+        call = RemoteCall(provider, provider.first, command, request.encoding, expires, self._relayed, request)
+        request.relayed = call
+        self._relays += 1
         request.is_open = True
         mine = self._open.get(request.session)
         if mine is None:
@@ -187,21 +177,21 @@ class RpcService:
     def _sweep(self) -> None:
         """One timer for all that wait for other nodes, as their own deadlines would cost more than passing them on."""
         self._sweeping = None
-        now = monotonic()
-        for request in [request for request, expires in self._relays.items() if expires <= now]:
-            self._expire(request)
+        late = monotonic() - SWEEP_S
+        under_way = [request for mine in self._open.values() for request in mine.values()]
+        for request in under_way:
+            if request.relayed is not None and request.relayed.expires <= late:
+                self._expire(request)
         if self._relays:
             self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
 
-    def _relayed(self, request: _Request, command: str, result: Raw | None, error: MpregError | None) -> None:
-        self._relays.pop(request, None)
+    def _relayed(self, request: _Request, result: Raw | None, error: MpregError | None) -> None:
         if error is not None:
-            self._fail(request, error, command or None)
+            assert request.relayed is not None
+            self._fail(request, error, request.relayed.command.name or None)
         else:
             assert result is not None
             self._succeed(request, result)
-        if self._draining and not self._relays and not self._quiet.done():
-            self._quiet.set_result(None)
 
     def _start(self, request: _Request, work: Coroutine[Any, Any, None], provider: Provider | None) -> None:
         session = request.session
@@ -227,11 +217,10 @@ class RpcService:
     def closed(self, session: Session) -> None:
         """The connection is gone: nobody waits for its answers."""
         for request in list(self._open.get(session, {}).values()):
-            if self._close(request):
-                self._statistics_of(request).failed_requests += 1
-            assert request.task is not None
-            self._relays.pop(request, None)
-            request.task.cancel()
+            stop = _stopping(request)
+            if self._close(request) and request.statistics is not None:
+                request.statistics.failed_requests += 1
+            stop()
 
     async def drain(self, grace_s: float) -> None:
         """Refuse new requests, let the running ones finish for `grace_s` seconds, then end them."""
@@ -270,7 +259,7 @@ class RpcService:
                 raise ProtocolError("PROTOCOL_INVALID_MESSAGE", "A request with this `u` is under way", path="$.u")
             if len(mine) >= connection_max:
                 raise _exhausted("this connection", connection_max)
-        if len(self._tasks) + len(self._relays) >= self._limits.requests_max:
+        if len(self._tasks) + self._relays >= self._limits.requests_max:
             raise _exhausted("this node", self._limits.requests_max)
         return timeout_ms / 1e3
 
@@ -349,10 +338,9 @@ class RpcService:
 
     def _end(self, request: _Request, error: MpregError) -> None:
         """Before its function does."""
+        stop = _stopping(request)
         self._fail(request, error)
-        assert request.task is not None
-        self._relays.pop(request, None)
-        request.task.cancel()
+        stop()
 
     def _close(self, request: _Request) -> bool:
         """Whether it is to be answered: the first who asks hears yes."""
@@ -366,31 +354,34 @@ class RpcService:
             del mine[request.u]
             if not mine:
                 del self._open[request.session]
+        if request.relayed is not None:
+            request.relayed = None  # they refer to each other
+            self._relays -= 1
+            if self._draining and not self._relays and not self._quiet.done():
+                self._quiet.set_result(None)
         return True
 
     def _succeed(self, request: _Request, result: Raw) -> None:
         if not self._close(request):
             return
-        statistics = self._statistics_of(request)
-        statistics.successful_requests += 1
-        statistics.latencies.add(monotonic() - request.started)
-        u, encoding = request.u, request.encoding
+        u, encoding, statistics = request.u, request.encoding, request.statistics
         try:
             request.session.send(request.answer(u, result), encoding)
         except MpregError as too_large:
-            statistics.successful_requests -= 1
-            statistics.failed_requests += 1
+            if statistics is not None:
+                statistics.failed_requests += 1
             self._send_error(request.session, encoding, request.answer, u, too_large, None)
+            return
+        if statistics is not None:
+            statistics.successful_requests += 1
+            statistics.latencies.add(monotonic() - request.started)
 
     def _fail(self, request: _Request, error: MpregError, command: str | None = None) -> None:
         if self._close(request):
-            statistics = self._statistics_of(request)
-            statistics.failed_requests += 1
-            statistics.latencies.add(monotonic() - request.started)
+            if request.statistics is not None:
+                request.statistics.failed_requests += 1
+                request.statistics.latencies.add(monotonic() - request.started)
             self._send_error(request.session, request.encoding, request.answer, request.u, error, command)
-
-    def _statistics_of(self, request: _Request) -> RpcStatistics:
-        return self.statistics if request.answer is RpcResponse else self.internal_statistics
 
     def _send_error(
         self, session: Session, encoding: Encoding, answer: Answer, u: str, error: MpregError, command: str | None
@@ -402,6 +393,13 @@ class RpcService:
             log.debug("An error could not be sent whole: %s", problem)
             bare = msgspec.structs.replace(body, details=UNSET, traceback=UNSET, message=body.message[:TEXT_LENGTH_MAX])
             session.send(answer(u, codec.NULL[encoding], bare), encoding)
+
+
+def _stopping(request: _Request) -> Callable[[], object]:
+    """What ends the work for a request that is under way."""
+    work = request.task or request.relayed
+    assert work is not None
+    return work.cancel
 
 
 class _Resolving:

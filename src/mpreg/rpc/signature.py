@@ -17,14 +17,14 @@ from msgspec import UNSET, Raw, UnsetType
 
 from mpreg.errors import MpregError, RpcError
 from mpreg.wire import codec
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, MSGPACK, Encoding
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Decode = Callable[[Any], tuple[Any, ...]]
 
-_NULL = {Encoding.JSON: b"null", Encoding.MSGPACK: b"\xc0"}
-_NO_ARGS = {Encoding.JSON: b"[]", Encoding.MSGPACK: b"\x90"}
-_NO_KWARGS = {Encoding.JSON: (b"{}", b"null"), Encoding.MSGPACK: (b"\x80", b"\xc0")}
+_NULL = {JSON: b"null", MSGPACK: b"\xc0"}
+_NO_ARGS = {JSON: b"[]", MSGPACK: b"\x90"}
+_NO_KWARGS = {JSON: (b"{}", b"null"), MSGPACK: (b"\x80", b"\xc0")}
 
 
 class Signature:
@@ -45,7 +45,7 @@ class Signature:
         """The arguments, checked and converted; else `RPC_INVALID_ARGUMENT` with the `path` of the wrong one."""
         if self._decode_json is None or (kwargs is not UNSET and bytes(kwargs) not in _NO_KWARGS[encoding]):
             return self.bind_values(plain_args(args, encoding), plain_kwargs(kwargs, encoding), encoding)
-        decode = self._decode_json if encoding is Encoding.JSON else self._decode_msgpack
+        decode = self._decode_json if encoding is JSON else self._decode_msgpack
         assert decode is not None
         given: Raw | bytes = _NO_ARGS[encoding] if args is UNSET else args
         try:
@@ -222,7 +222,7 @@ def _convert(value: Any, hint: Any, path: str, encoding: Encoding) -> Any:
     if hint is Any:
         return value
     try:
-        return msgspec.convert(value, hint, str_keys=encoding is Encoding.JSON)
+        return msgspec.convert(value, hint, str_keys=encoding is JSON)
     except msgspec.ValidationError as problem:
         text, inner = codec.path_of(problem)
         raise _error(text, path + inner.removeprefix("$")) from None

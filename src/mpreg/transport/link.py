@@ -1,8 +1,8 @@
 """A link carries whole messages between two peers. What is above sees messages, never frames, chunks or sockets.
 
 `send` never blocks and never fails for a slow peer: what the peer has not taken yet is counted in `waiting`, and a
-link whose `waiting` passes the limit closes itself with `RESOURCE_SLOW_CONSUMER`. All messages sent in one turn of
-the event loop leave in one write.
+link whose `waiting` passes the limit closes itself with `RESOURCE_SLOW_CONSUMER`. Messages that are sent in one turn of
+the event loop share writes.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ class Link(Protocol):
     @property
     def closed(self) -> bool: ...
 
+    @property
+    def takes_more(self) -> bool:
+        """It is open, and at most half of what may wait does: a new call will not be what ends it."""
+
     def send(self, message: bytes, encoding: Encoding) -> None:
         """Queue one message. A message over `limits.message_bytes_max` raises `RESOURCE_MESSAGE_TOO_LARGE`;
         on a closed link it is dropped."""
@@ -58,6 +62,9 @@ class Link(Protocol):
 
     def restrict(self, limits: Limits) -> None:
         """Other limits from here on: the peer has proved to be a node (R-W4)."""
+
+    def divert(self, handler: LinkHandler) -> None:
+        """From the next message on `handler` hears of everything, and the former one of nothing."""
 
     def close(self, error: MpregError | None = None) -> None:
         """Write what is waiting, then close. `error` is what `on_closed` will be told."""

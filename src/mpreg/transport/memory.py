@@ -39,6 +39,10 @@ class MemoryLink:
     def peer(self) -> Peer:
         return _PEER
 
+    @property
+    def takes_more(self) -> bool:
+        return not self.closed and self.waiting <= self.limits.waiting_bytes_max // 2
+
     def send(self, message: bytes, encoding: Encoding) -> None:
         if self.closed:
             return
@@ -69,6 +73,9 @@ class MemoryLink:
 
     def restrict(self, limits: Limits) -> None:
         self.limits = limits
+
+    def divert(self, handler: LinkHandler) -> None:
+        self.handler = handler
 
     def close(self, error: MpregError | None = None) -> None:
         if not self.closed:

@@ -7,7 +7,7 @@ import itertools
 from mpreg.errors import MpregError
 from mpreg.transport.link import Link
 from mpreg.wire import codec
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, Encoding
 from mpreg.wire.message import Message
 
 _numbers = itertools.count(1)
@@ -31,7 +31,7 @@ class Session:
 
     def send(self, message: Message, encoding: Encoding) -> None:
         """Encode and send. What is too large to be sent raises `RESOURCE_MESSAGE_TOO_LARGE`."""
-        encode = codec.encode_json if encoding is Encoding.JSON else codec.encode_msgpack
+        encode = codec.encode_json if encoding is JSON else codec.encode_msgpack
         self.link.send(encode(message), encoding)
 
     def close(self, error: MpregError | None = None) -> None:

@@ -1,8 +1,8 @@
 """The half of a link that is the same over WebSocket and TCP: what leaves, in which order, and how a link ends.
 
-What `send` accepts during one turn of the event loop leaves in one write: at the end of a read for answers given at
-once, else by one callback. What the operating system does not take stays here, bounded, and long messages are cut
-into pieces only when there is room to write them.
+What `send` accepts during one turn of the event loop leaves together: at the end of a read for answers given at once,
+else by one callback, and whenever a batch of it is complete. What the operating system does not take stays here,
+bounded, and long messages are cut into pieces only when there is room to write them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ BATCH_BYTES: Final = 256 * 1024
 """Joined into one write at most; also what the event loop may buffer before it asks for a pause."""
 WHOLE_BYTES_MAX: Final = 64 * 1024
 """A message up to this is copied behind its header; a longer one is not copied."""
-BUSY_S: Final = 0.0002
-"""A link that was written to within this time is written to again only at the end of the turn."""
+BUSY_S: Final = 0.00003
+"""A link that was written to within this time is written to again only at the end of the turn: as long as the reads of
+one turn follow each other, not as long as a call takes, or one call after another would wait for a turn each time."""
 CLOSE_S: Final = 5.0
 """For the peer to take what was still waiting and to say goodbye; then the socket is cut."""
 LINGER_S: Final = 1.0
@@ -65,6 +66,15 @@ def reading_of(loop: asyncio.AbstractEventLoop) -> Reading:
 _READINGS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Reading]] = WeakKeyDictionary()
 
 
+class _Nobody:
+    def on_message(self, *_: object) -> None: ...
+
+    on_refused = on_closed = on_message
+
+
+_NOBODY: Final = _Nobody()
+
+
 class _Long:
     """A long message on its way out."""
 
@@ -80,13 +90,14 @@ class SocketLink:
     says `peer_left`, `fail` and `lost`."""
 
     __slots__ = (
+        "_batch",
         "_close_timer",
         "_error",
         "_flushed_at",
         "_frame",
         "_framing",
         "_gone",
-        "_handler",
+        "_half_room",
         "_heartbeat",
         "_limits",
         "_longs",
@@ -103,6 +114,7 @@ class SocketLink:
         "_waiters",
         "_whole_max",
         "closing",
+        "handler",
         "heard",
         "lingering",
         "peer",
@@ -135,7 +147,8 @@ class SocketLink:
         self._frame = framing.frame
         self.peer = peer
         self._limits = limits
-        self._handler: LinkHandler | None = None
+        self.handler: LinkHandler = _NOBODY
+        """Whoever the protocol tells of messages; nobody before the link is open and after it is lost."""
         self._out: deque[bytes | _Long] = deque()
         self._queued = 0
         self._longs = 0
@@ -172,6 +185,12 @@ class SocketLink:
     def closed(self) -> bool:
         return self.closing
 
+    @property
+    def takes_more(self) -> bool:
+        if self.closing:
+            return False
+        return self._queued <= self._half_room or self.waiting <= self._limits.waiting_bytes_max // 2
+
     def send(self, message: bytes, encoding: Encoding) -> None:
         if self.closing:
             return
@@ -194,6 +213,8 @@ class SocketLink:
                 self.reading.others.append(self)
             else:
                 self._loop.call_soon(self.flush)
+        elif len(self._out) == self._batch:
+            self._write()
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self._gone and not self._transport.is_closing():
@@ -214,6 +235,9 @@ class SocketLink:
         if self.restricted is not None:
             self.restricted(limits)
 
+    def divert(self, handler: LinkHandler) -> None:
+        self.handler = handler
+
     def close(self, error: MpregError | None = None) -> None:
         if not self.closing:
             self._error = error
@@ -229,7 +253,7 @@ class SocketLink:
 
     def open(self, handler: LinkHandler) -> None:
         """From here on the handler hears of everything."""
-        self._handler = handler
+        self.handler = handler
         if not self.closing:
             self._ping_timer = self._loop.call_later(self._limits.ping_interval_s, self._beat)
 
@@ -243,16 +267,9 @@ class SocketLink:
 
     def flush(self) -> None:
         self.turn = False
-        out = self._out
-        if out and not self._paused:
-            if self._queued <= BATCH_BYTES and not self._longs:
-                data = out[0] if len(out) == 1 else b"".join(out)  # type: ignore[arg-type]  # no _Long is among them
-                out.clear()
-                self._queued = 0
-                self._transport.write(data)  # type: ignore[arg-type]
-            else:
-                self._flush_in_batches()
-        if self.closing and not out:
+        if self._out:
+            self._write()
+        if self.closing and not self._out:
             self._drained()
 
     def flush_soon(self) -> None:
@@ -274,8 +291,8 @@ class SocketLink:
 
     def refuse(self, error: MpregError) -> None:
         """A message was dropped; the link goes on."""
-        if self._handler is not None and not self.closing:
-            self._handler.on_refused(self, error)
+        if not self.closing:
+            self.handler.on_refused(self, error)
 
     def fail(self, error: MpregError) -> None:
         """Framing is lost: say why, and read no more sense into what comes."""
@@ -308,12 +325,11 @@ class SocketLink:
         for timer in (self._ping_timer, self._close_timer):
             if timer is not None:
                 timer.cancel()
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            try:
-                handler.on_closed(self, self._error)
-            except Exception:
-                log.exception("%s: the end of a link could not be handled", self.url)
+        handler, self.handler = self.handler, _NOBODY
+        try:
+            handler.on_closed(self, self._error)
+        except Exception:
+            log.exception("%s: the end of a link could not be handled", self.url)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -334,6 +350,8 @@ class SocketLink:
     def _measure(self, limits: Limits) -> None:
         # The event loop holds at most two batches, so only past this it needs to be asked how much.
         self._room = max(0, limits.waiting_bytes_max - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
+        self._half_room = max(0, limits.waiting_bytes_max // 2 - 2 * BATCH_BYTES - WHOLE_BYTES_MAX)
+        self._batch = limits.batch_messages
         self._whole_max = min(WHOLE_BYTES_MAX, limits.frame_bytes_max, limits.message_bytes_max)
 
     def _schedule(self) -> None:
@@ -341,7 +359,19 @@ class SocketLink:
             self.turn = True
             self._loop.call_soon(self.flush)
 
-    def _flush_in_batches(self) -> None:
+    def _write(self) -> None:
+        if self._paused:
+            return
+        if self._queued > BATCH_BYTES or self._longs:
+            self._write_in_batches()
+            return
+        out = self._out
+        data = out[0] if len(out) == 1 else b"".join(out)  # type: ignore[arg-type]  # no _Long is among them
+        out.clear()
+        self._queued = 0
+        self._transport.write(data)  # type: ignore[arg-type]
+
+    def _write_in_batches(self) -> None:
         out = self._out
         while out and not self._paused and not self._transport.is_closing():
             batch: list[bytes | memoryview] = []

@@ -41,9 +41,8 @@ class TcpProtocol(asyncio.Protocol):
         self.link = SocketLink(
             loop, transport, TcpFraming(self._limits), peer_of(self._scheme, transport), self._limits
         )
-        handler = self._accept(self.link)
-        self.link.open(handler)
-        self._reader = TcpReader(self.link, handler, self._limits)
+        self.link.open(self._accept(self.link))
+        self._reader = TcpReader(self.link, self._limits)
         self.link.restricted = self._reader.restrict
 
     def data_received(self, data: bytes) -> None:

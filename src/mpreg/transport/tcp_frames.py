@@ -18,9 +18,8 @@ from struct import Struct
 from typing import Final
 
 from mpreg.errors import MpregError, ProtocolError, ResourceError
-from mpreg.transport.link import LinkHandler
 from mpreg.transport.socket_link import SocketLink, too_large
-from mpreg.wire.encoding import Encoding, encoding_of
+from mpreg.wire.encoding import JSON, MSGPACK, OPENING_BRACE, Encoding, encoding_of
 from mpreg.wire.limits import Limits
 
 LENGTH: Final = Struct(">I")
@@ -28,7 +27,6 @@ KEEP_ALIVE: Final = LENGTH.pack(0)
 CHUNK: Final = 0xC1
 LAST, MORE = 0, 1
 _HEADER: Final = LENGTH.size
-_JSON: Final = 0x7B
 _LOOKS_LIKE: Final = {
     b"GET ": "HTTP: the peer takes this for a WebSocket port",
     b"HTTP": "an answer in HTTP: the peer is no TCP port of MPREG",
@@ -49,7 +47,7 @@ class TcpFraming:
         self._limits = limits
 
     def frame(self, message: bytes, encoding: Encoding) -> bytes:
-        return LENGTH.pack(len(message)) + message
+        return len(message).to_bytes(4, "big") + message
 
     def pieces(self, message: bytes, encoding: Encoding) -> Iterator[bytes | memoryview]:
         size = len(message)
@@ -75,13 +73,12 @@ class TcpFraming:
 
 
 class TcpReader:
-    """What comes: bytes in any portions, messages out, to the handler of the link."""
+    """What comes: bytes in any portions, messages out, to whoever is the handler of the link."""
 
-    __slots__ = ("_frame_max", "_handler", "_limits", "_link", "_message", "_need", "_partial", "_skipping")
+    __slots__ = ("_frame_max", "_limits", "_link", "_message", "_need", "_partial", "_skipping")
 
-    def __init__(self, link: SocketLink, handler: LinkHandler, limits: Limits) -> None:
+    def __init__(self, link: SocketLink, limits: Limits) -> None:
         self._link = link
-        self._handler = handler
         self._limits = limits
         self._frame_max = limits.frame_bytes_max
         self._partial = bytearray()
@@ -108,7 +105,6 @@ class TcpReader:
             data = bytes(self._partial)
             self._partial = bytearray()
         link = self._link
-        on_message = self._handler.on_message
         start, end = 0, len(data)
         while start + 4 <= end:
             (size,) = LENGTH.unpack_from(data, start)
@@ -122,10 +118,10 @@ class TcpReader:
             if size:
                 message = data[start + 4 : stop]
                 first = message[0]
-                if first == _JSON:
-                    on_message(link, message, Encoding.JSON)
+                if first == OPENING_BRACE:
+                    link.handler.on_message(link, message, JSON)
                 elif first != CHUNK:
-                    on_message(link, message, Encoding.MSGPACK)
+                    link.handler.on_message(link, message, MSGPACK)
                 else:
                     self._take_chunk(message)
                 if link.closing:
@@ -156,7 +152,7 @@ class TcpReader:
             if self._skipping:
                 self._skipping = False
             elif message:
-                self._handler.on_message(self._link, bytes(message), encoding_of(message))
+                self._link.handler.on_message(self._link, bytes(message), encoding_of(message))
 
 
 def _framing_lost(header: bytes, size: int, limit: int) -> MpregError:

@@ -30,7 +30,7 @@ from mpreg.transport.peer import peer_of
 from mpreg.transport.socket_link import SocketLink, too_large
 from mpreg.transport.tcp import connection_lost, handler_failed, no_delay
 from mpreg.transport.websocket_frames import DiallerFraming, ListenerFraming
-from mpreg.wire.encoding import Encoding, encoding_of
+from mpreg.wire.encoding import JSON, encoding_of
 from mpreg.wire.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,6 @@ class WebSocketEnd(WSListener):
         self._request = request
         self._limits = limits
         self._frame_max = limits.frame_bytes_max
-        self._handler: LinkHandler
         self._fragments: bytearray | None = None
         """Of a message that is not complete yet."""
         self._text = False
@@ -76,9 +75,9 @@ class WebSocketEnd(WSListener):
             headers = {name.lower(): value for name, value in self._request.headers.items()}
             self._request = None
             link.peer = link.peer._replace(headers=headers, path=path)
-        self._handler = self._accept(link)
+        handler = self._accept(link)
         link.restricted = self._restrict
-        link.open(self._handler)
+        link.open(handler)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         link = self.link
@@ -95,7 +94,7 @@ class WebSocketEnd(WSListener):
             ):
                 if not link.closing:
                     message = frame.get_payload_as_bytes()
-                    self._handler.on_message(link, message, Encoding.JSON if kind is TEXT else encoding_of(message))
+                    link.handler.on_message(link, message, JSON if kind is TEXT else encoding_of(message))
             else:
                 self._on_other(frame, kind)
         except Exception:
@@ -150,7 +149,8 @@ class WebSocketEnd(WSListener):
                 self._skipping = False
             else:
                 message = bytes(fragments)
-                self._handler.on_message(self.link, message, Encoding.JSON if self._text else encoding_of(message))
+                link = self.link
+                link.handler.on_message(link, message, JSON if self._text else encoding_of(message))
 
 
 class WebSocketProtocol(WSProtocol):  # type: ignore[misc]  # the stub leaves it out

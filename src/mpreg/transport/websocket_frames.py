@@ -10,7 +10,7 @@ from typing import Any, Final
 from picows import WSMsgType
 
 from mpreg.errors import MpregError
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, Encoding
 from mpreg.wire.limits import Limits
 
 FIN: Final = 0x80
@@ -66,11 +66,11 @@ class ListenerFraming:
     def frame(self, message: bytes, encoding: Encoding) -> bytes:
         size = len(message)
         if size < 126:
-            return (_TEXT_HEADERS if encoding is Encoding.JSON else _BINARY_HEADERS)[size] + message
-        return header(FIN | (TEXT if encoding is Encoding.JSON else BINARY), size) + message
+            return (_TEXT_HEADERS if encoding is JSON else _BINARY_HEADERS)[size] + message
+        return header(FIN | (TEXT if encoding is JSON else BINARY), size) + message
 
     def pieces(self, message: bytes, encoding: Encoding) -> Iterator[bytes | memoryview]:
-        opcode = TEXT if encoding is Encoding.JSON else BINARY
+        opcode = TEXT if encoding is JSON else BINARY
         size = len(message)
         if size <= self._limits.frame_bytes_max:
             yield header(FIN | opcode, size)
@@ -114,12 +114,12 @@ class DiallerFraming:
 
     def frame(self, message: bytes, encoding: Encoding) -> bytes:
         self.written = b""
-        self.send(WSMsgType.TEXT if encoding is Encoding.JSON else WSMsgType.BINARY, message)
+        self.send(WSMsgType.TEXT if encoding is JSON else WSMsgType.BINARY, message)
         return self.written
 
     def pieces(self, message: bytes, encoding: Encoding) -> Iterator[bytes | memoryview]:
         # Always in fragments: picows would keep a buffer as long as the longest frame it ever masked.
-        kind = WSMsgType.TEXT if encoding is Encoding.JSON else WSMsgType.BINARY
+        kind = WSMsgType.TEXT if encoding is JSON else WSMsgType.BINARY
         for part, last in parts(message, min(self._limits.chunk_bytes, self._limits.frame_bytes_max)):
             self.written = b""
             self.send(kind, part, last)

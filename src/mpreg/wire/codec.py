@@ -12,11 +12,11 @@ from operator import or_
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from mpreg.errors import MpregError, ProtocolError, RpcError
 from mpreg.wire import cache, error, gossip, lifecycle, pubsub, queues, rpc
-from mpreg.wire.encoding import Encoding
+from mpreg.wire.encoding import JSON, MSGPACK, Encoding
 from mpreg.wire.message import Message, RoleMessage, TypeMessage, WhatMessage, is_supported
 
 FAMILIES: Final[dict[str, tuple[type[Message], ...]]] = {
@@ -40,30 +40,38 @@ FAMILIES: Final[dict[str, tuple[type[Message], ...]]] = {
 MESSAGES: Final[tuple[type[Message], ...]] = tuple(cls for family in FAMILIES.values() for cls in family)
 
 
-class _Codec:
-    """One encoding: an encoder, a decoder a family, and how to see the family in the first bytes."""
+LETTER_AT: Final = 2
+"""Where the first letter of the first key is, `{"r` as well as `\x84\xa4r`: nearly always that of the family. A wrong
+guess costs a second decode, nothing else."""
+ROLE_LETTER: Final = ord("r")
 
-    def __init__(self, module: Any, first_key: dict[bytes, str], first_key_at: int) -> None:
+
+class _Codec:
+    """One encoding: an encoder, a decoder a family."""
+
+    def __init__(self, module: Any) -> None:
         self.encode = module.Encoder(enc_hook=_refuse).encode
         self.decoders = {
             family: module.Decoder(reduce(or_, classes)).decode for family, classes in FAMILIES.items() if classes
         }
         self.any = module.Decoder()
         self.envelope = module.Decoder(_Envelope)
-        self.first_key = {key: family for key, family in first_key.items() if family in self.decoders}
-        self.at = slice(first_key_at, first_key_at + len(next(iter(first_key))))
+        self.decode_role = self.decoders["role"]
+        self.by_letter = {ord(family[0]): decode for family, decode in self.decoders.items()}
         self.text = module is msgspec.json
 
     def decode(self, message: bytes) -> Message:
         if self.text and not message.isascii():
             _check_text(message)
-        family = self.first_key.get(message[self.at], "role")
         try:
-            decoded: Message = self.decoders[family](message)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+            letter = message[LETTER_AT]
+            decode = self.decode_role if letter == ROLE_LETTER else self.by_letter.get(letter, self.decode_role)
+            decoded: Message = decode(message)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, IndexError) as problem:
             return self.decode_slowly(message, problem)
-        if decoded.version is not msgspec.UNSET and not is_supported(decoded.version):
-            raise _unsupported(decoded.version)
+        version = decoded.version
+        if version is not UNSET and not is_supported(version):
+            raise _unsupported(version)
         return decoded
 
     def decode_slowly(self, message: bytes, problem: Exception) -> Message:
@@ -76,7 +84,7 @@ class _Codec:
             raise _unreadable(unreadable) from None
         if isinstance(envelope.version, str) and not is_supported(envelope.version):
             raise _unsupported(envelope.version)
-        family = next((name for name in FAMILIES if getattr(envelope, name) is not msgspec.UNSET), None)
+        family = next((name for name in FAMILIES if getattr(envelope, name) is not UNSET), None)
         if family is None:
             raise ProtocolError(
                 "PROTOCOL_INVALID_MESSAGE", "A message needs a `role`, a `type` or a `what`", path="$.role"
@@ -100,9 +108,9 @@ class _Codec:
 class _Envelope(msgspec.Struct):
     u: Any = None
     version: Any = None
-    role: Any = msgspec.UNSET
-    type: Any = msgspec.UNSET
-    what: Any = msgspec.UNSET
+    role: Any = UNSET
+    type: Any = UNSET
+    what: Any = UNSET
 
 
 _TAGS: Final = {name: {cls.__struct_config__.tag for cls in classes} for name, classes in FAMILIES.items()}
@@ -121,28 +129,28 @@ def _refuse(value: Any) -> Any:
 
 
 _CODECS: Final[dict[Encoding, _Codec]] = {
-    Encoding.JSON: _Codec(msgspec.json, {b'{"role"': "role", b'{"type"': "type", b'{"what"': "what"}, 0),
-    Encoding.MSGPACK: _Codec(msgspec.msgpack, {b"\xa4role": "role", b"\xa4type": "type", b"\xa4what": "what"}, 1),
+    JSON: _Codec(msgspec.json),
+    MSGPACK: _Codec(msgspec.msgpack),
 }
-_JSON: Final = _CODECS[Encoding.JSON]
-_MSGPACK: Final = _CODECS[Encoding.MSGPACK]
+_JSON_CODEC: Final = _CODECS[JSON]
+_MSGPACK_CODEC: Final = _CODECS[MSGPACK]
 
 
 def decode(message: bytes, encoding: Encoding) -> Message:
     """The message in these bytes, or a `ProtocolError` with the path of the field that is wrong (R-W3)."""
-    return (_JSON if encoding is Encoding.JSON else _MSGPACK).decode(message)
+    return (_JSON_CODEC if encoding is JSON else _MSGPACK_CODEC).decode(message)
 
 
 def encode(message: Message, encoding: Encoding) -> bytes:
-    data: bytes = (_JSON if encoding is Encoding.JSON else _MSGPACK).encode(message)
+    data: bytes = (_JSON_CODEC if encoding is JSON else _MSGPACK_CODEC).encode(message)
     return data
 
 
-decode_json: Final = _JSON.decode
-decode_msgpack: Final = _MSGPACK.decode
+decode_json: Final = _JSON_CODEC.decode
+decode_msgpack: Final = _MSGPACK_CODEC.decode
 """`decode` of one encoding, a call less for every message."""
-encode_json: Final[Callable[[Message], bytes]] = _JSON.encode
-encode_msgpack: Final[Callable[[Message], bytes]] = _MSGPACK.encode
+encode_json: Final[Callable[[Message], bytes]] = _JSON_CODEC.encode
+encode_msgpack: Final[Callable[[Message], bytes]] = _MSGPACK_CODEC.encode
 
 
 def read_u(message: bytes, encoding: Encoding) -> str | None:
@@ -154,13 +162,13 @@ def read_u(message: bytes, encoding: Encoding) -> str | None:
     return u if isinstance(u, str) else None
 
 
-NULL: Final = {Encoding.JSON: Raw(b"null"), Encoding.MSGPACK: Raw(b"\xc0")}
+NULL: Final = {JSON: Raw(b"null"), MSGPACK: Raw(b"\xc0")}
 
 
 def encode_value(value: Any, encoding: Encoding) -> Raw:
     """A result, an argument or a payload; `RPC_UNENCODABLE_RESULT` if it has no encoding."""
     try:
-        return Raw((_JSON if encoding is Encoding.JSON else _MSGPACK).encode(value))
+        return Raw((_JSON_CODEC if encoding is JSON else _MSGPACK_CODEC).encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise RpcError("RPC_UNENCODABLE_RESULT", f"The value can't be encoded: {problem}") from None
 
@@ -168,7 +176,7 @@ def encode_value(value: Any, encoding: Encoding) -> Raw:
 def decode_value(value: Raw | bytes, encoding: Encoding) -> Any:
     """A raw value as plain Python data."""
     try:
-        return (_JSON if encoding is Encoding.JSON else _MSGPACK).any.decode(value)
+        return (_JSON_CODEC if encoding is JSON else _MSGPACK_CODEC).any.decode(value)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         raise _unreadable(problem) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class Encoding(enum.Enum):
@@ -13,9 +14,13 @@ class Encoding(enum.Enum):
     """By identity, in C: enum's own is a Python function, and tables by encoding are looked into for every message."""
 
 
-_OPENING_BRACE = 0x7B
+JSON: Final = Encoding.JSON
+MSGPACK: Final = Encoding.MSGPACK
+"""What happens for every message knows them by these names: a member of an enum takes long to look up."""
+
+OPENING_BRACE: Final = 0x7B
 
 
 def encoding_of(message: bytes | bytearray | memoryview) -> Encoding:
     """The encoding of a binary frame: JSON if it opens with `{`, else MessagePack."""
-    return Encoding.JSON if message and message[0] == _OPENING_BRACE else Encoding.MSGPACK
+    return JSON if message and message[0] == OPENING_BRACE else MSGPACK

@@ -18,6 +18,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes accepted for writing that the peer has not taken yet; past it the link is closed."""
     chunk_bytes: int = 256 * 1024
     """A message longer than `frame_bytes_max` leaves in chunks of this size."""
+    batch_messages: int = 48
+    """So many messages of one turn of the event loop leave before it ends: the peer works on them while this side makes
+    the next. Fewer use a second core better, and cost both sides more system calls."""
     ping_interval_s: float = 20.0
     """R-W5: an idle link is pinged this often, and closed after two pings without any answer."""
     handshake_timeout_s: float = 10.0
@@ -25,4 +28,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CLIENT = Limits()
-INTERNAL = Limits(frame_bytes_max=5 * MB, message_bytes_max=20 * MB, waiting_bytes_max=20 * MB)
+INTERNAL = Limits(frame_bytes_max=5 * MB, message_bytes_max=20 * MB, waiting_bytes_max=20 * MB, batch_messages=32)
