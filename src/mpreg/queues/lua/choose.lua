@@ -2,10 +2,12 @@
 local LANES_MAX = 4096 -- of other topics that are looked at on the way to a matching one
 local PAGE = 64 -- of a lane, read at a time
 
+local copies_wait = redis.call('ZRANGEBYLEX', READY, '[\1', '(\2', 'LIMIT', 0, 1)[1] -- of whatever broadcast
+
 -- Lanes as {name, order, members = as far as read, at = which is next}.
 local function lanes_for(subscriber, patterns, most)
   local lanes = {}
-  local own = subscriber ~= '' and '\1' .. subscriber
+  local own = copies_wait and subscriber ~= '' and '\1' .. subscriber
   local order = own and open_head(own)
   if order then
     lanes[1] = {name = own, order = order}
@@ -76,5 +78,5 @@ local function choose(subscriber, patterns, most)
       table.remove(lanes, best)
     end
   end
-  return chosen, found
+  return chosen
 end

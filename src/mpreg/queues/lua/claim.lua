@@ -28,98 +28,127 @@ do
   end
 end
 
--- There is room for the first `wanted` of a parcel only. It is cut into parts of that size, so that whoever takes a few at
--- a time does not have the rest of it written anew each time.
-local function cut(one, wanted)
-  local header, many, part = seldom().open(redis.call('HGET', MSG, one.id))
+-- Of a parcel only the first messages were wanted. The rest goes on waiting in parts of the size that was, so that whoever
+-- takes a few at a time does not have it written anew each time.
+local function keep_rest(one, header, part, dealt, size, written)
   local expires = struct.unpack('>d', header)
-  local first, bodies, ready, expiring = number_of(one.id), {one.id, header .. part(1, wanted)}, {}, {}
-  for n = wanted + 1, many, wanted do
-    local last, id = math.min(n + wanted - 1, many), id_of(first + n - 1)
-    bodies[#bodies + 1], bodies[#bodies + 2] = id, header .. part(n, last)
+  local first, ready, expiring = number_of(one.id), {}, {}
+  for n = dealt + 1, one.many, size do
+    local last, id = math.min(n + size - 1, one.many), id_of(first + n - 1)
+    written[#written + 1], written[#written + 2] = id, header .. part(n, last)
     local order = TYPE == 'delay' and one.order or one.order + n - 1
     ready[#ready + 1], ready[#ready + 2] = 0, member_of(one.lane, order, id, last - n + 1)
     if expires > 0 then
       expiring[#expiring + 1], expiring[#expiring + 2] = expires, id
     end
   end
-  write('HSET', MSG, bodies)
   write('ZADD', READY, ready)
   write('ZADD', EXPIRY, expiring)
-  one.many = wanted
 end
 
-local function page_to(taker, chosen, first, last)
+-- Some parcels to takers, each as many as it wants, in order.
+local function deal(chosen, group, turn)
   local ids, bases = {}, {}
-  for n = first, last do
-    ids[#ids + 1] = chosen[n].id
-    bases[#bases + 1] = base_of(chosen[n].id)
+  for n, one in ipairs(chosen) do
+    ids[n], bases[n] = one.id, base_of(one.id)
   end
   local bodies = redis.call('HMGET', MSG, unpack(bases))
   local states = redis.call('HMGET', HELD, unpack(ids))
-  local gone, leases, holders, groups = {}, {}, {}, {}
-  for n, id in ipairs(ids) do
-    local one, body, state = chosen[first + n - 1], bodies[n], states[n]
-    local _, _, _, visibility, ack = struct.unpack('>dddI4I4', body)
-    local deliveries = (state and struct.unpack('>H', state) or 0) + 1
-    local number = counts[DELIVERIES] + 1
-    local limit = now + ack
-    local ends = math.min(limit, now + (taker.visibility > 0 and taker.visibility or visibility))
-    gone[n] = one.member
-    leases[2 * n - 1], leases[2 * n] = ends, id
-    holders[2 * n - 1] = id
-    holders[2 * n] = struct.pack(STATE, deliveries, one.many, number, now, limit, one.order) .. ('1'):rep(one.many) ..
-      taker.name
-    if fifo then
-      groups[2 * n - 1], groups[2 * n] = one.lane, id
+  local gone, written, leases, holders, groups = {}, {}, {}, {}, {}
+  for n, one in ipairs(chosen) do
+    local dealt, header, part = 0, nil, nil
+    local _, _, _, visibility, ack = struct.unpack('>dddI4I4', bodies[n])
+    local deliveries = (states[n] and struct.unpack('>H', states[n]) or 0) + 1
+    while dealt < one.many and group[turn] do
+      local taker, id, body, order = group[turn], one.id, bodies[n], one.order
+      local many = math.min(taker.wants, one.many - dealt)
+      if many < one.many then
+        if not part then
+          header, _, part = seldom().open(body)
+        end
+        id, body = id_of(number_of(id) + dealt), header .. part(dealt + 1, dealt + many)
+        order = TYPE == 'delay' and order or order + dealt
+        written[#written + 1], written[#written + 2] = id, body
+      end
+      local number, limit = counts[DELIVERIES] + 1, now + ack
+      local ends = math.min(limit, now + (taker.visibility > 0 and taker.visibility or visibility))
+      leases[#leases + 1], leases[#leases + 2] = ends, id
+      holders[#holders + 1] = id
+      holders[#holders + 1] = struct.pack(STATE, deliveries, many, number, now, limit, order) .. ('1'):rep(many) ..
+        taker.name
+      if fifo then
+        groups[#groups + 1], groups[#groups + 2] = one.lane, id
+      end
+      expect(ends)
+      count(DELIVERIES, many)
+      count(RECEIVED, many)
+      count(LEASES, many)
+      local at = #out
+      out[at + 1], out[at + 2], out[at + 3], out[at + 4] = taker.number, id, deliveries, number
+      out[at + 5], out[at + 6], out[at + 7] = ends, limit, body
+      bytes = bytes + #body
+      dealt, taker.wants, taker.left = dealt + many, taker.wants - many, taker.left - many
+      if dealt < one.many and not group[turn + 1] and taker.wants == 0 then
+        keep_rest(one, header, part, dealt, many, written)
+      end
+      if taker.wants == 0 then
+        turn = turn + 1
+      end
     end
+    gone[n] = one.member
     dirty[one.lane] = true
-    expect(ends)
-    count(DELIVERIES, one.many)
-    count(RECEIVED, one.many)
-    count(LEASES, one.many)
-    local at = #out
-    out[at + 1], out[at + 2], out[at + 3], out[at + 4] = taker.number, id, deliveries, number
-    out[at + 5], out[at + 6], out[at + 7] = ends, limit, body
-    bytes = bytes + #body
-    taker.left = taker.left - one.many
   end
   redis.call('ZREM', READY, unpack(gone))
-  redis.call('ZADD', LEASED, unpack(leases))
-  redis.call('HSET', HELD, unpack(holders))
-  if fifo then
-    redis.call('HSET', GROUPS, unpack(groups))
-  end
+  write('HSET', MSG, written)
+  write('ZADD', LEASED, leases)
+  write('HSET', HELD, holders)
+  write('HSET', GROUPS, groups)
+  return turn
 end
 
--- Whether it got as many as it may have.
-local function hand_to(taker, most)
-  local chosen, found = choose(taker.name, taker.patterns, most)
-  if found > most then
-    local last = chosen[#chosen]
-    cut(last, last.many - (found - most))
+-- To takers of the same topics, each as many as it `wants`.
+local function hand_to(group)
+  local wanted, turn = 0, 1
+  for _, taker in ipairs(group) do
+    wanted = wanted + taker.wants
   end
-  local first = 1
-  while first <= #chosen and bytes <= BYTES_MAX do
-    local last = math.min(first + PARCELS - 1, #chosen)
-    page_to(taker, chosen, first, last)
-    first = last + 1
+  local chosen = choose(group[1].name, group[1].patterns, wanted)
+  for first = 1, #chosen, PARCELS do
+    if bytes > BYTES_MAX then
+      break
+    end
+    turn = deal({unpack(chosen, first, math.min(first + PARCELS - 1, #chosen))}, group, turn)
   end
   close(true)
-  return found >= most
+end
+
+-- Who takes whatever there is, and has no copies of its own, is served together with its neighbours.
+local function hand_out(some)
+  local group = {}
+  for n, taker in ipairs(some) do
+    group[#group + 1] = taker
+    local following = some[n + 1]
+    if copies_wait or taker.patterns or not following or following.patterns then
+      hand_to(group)
+      group = {}
+    end
+  end
 end
 
 local waiting = counts[HERE] - counts[LEASES] - (fifo and 0 or counts[DELAYS])
 local share = #takers == 1 and math.huge or math.max(1, floor(waiting / #takers))
+for _, taker in ipairs(takers) do
+  taker.wants = math.min(taker.left, share)
+end
+hand_out(takers)
 local eager = {}
 for _, taker in ipairs(takers) do
-  if hand_to(taker, math.min(taker.left, share)) and taker.left > 0 then
+  if taker.wants == 0 and taker.left > 0 then
+    taker.wants = taker.left
     eager[#eager + 1] = taker
   end
 end
-for _, taker in ipairs(eager) do
-  hand_to(taker, taker.left)
-end
+hand_out(eager)
 finally(true)
 out[2] = bytes > BYTES_MAX and now or counts[SOONEST]
 return out

@@ -11,7 +11,7 @@ for n = 4, #ARGV do
   patterns[#patterns + 1] = seldom().split(ARGV[n])
 end
 local out = {now, PREFIX}
-for _, one in ipairs((choose(ARGV[3], patterns, tonumber(ARGV[2])))) do
+for _, one in ipairs(choose(ARGV[3], patterns, tonumber(ARGV[2]))) do
   local state = redis.call('HGET', HELD, one.id)
   local at = #out
   out[at + 1], out[at + 2] = one.id, state and struct.unpack('>H', state) or 0
