@@ -3,11 +3,13 @@ time. `rate` is send + receive + acknowledge, from the first send to the last ac
 received. `1x1` has one send under way, `64x…` 64. What a crash may lose is in the peer's name: `everysec` the last
 second, `always` nothing; JetStream syncs its files every two minutes, which is its default. The task queues run a task
 instead. `depth` is the scripts alone while many messages wait: the server's time for one message, sent, claimed and
-acknowledged in batches of 64, and how many bytes a waiting message takes.
+acknowledged in batches of 64, and how many bytes a waiting message takes, for messages that are alike and lie in the
+store together, and for such that don't.
 """
 
 from __future__ import annotations
 
+import itertools
 from contextlib import ExitStack
 
 from bench.meters import Meter
@@ -27,14 +29,19 @@ PEERS = (
     Peer("taskiq-redis", ROLES, (Module("taskiq_redis"),), "valkey-everysec", {"peer": "taskiq"}),
     Peer("dramatiq", ROLES, (Module("dramatiq"),), "valkey-everysec", {"peer": "dramatiq"}),
     Peer("arq", ROLES, server="valkey-everysec", config={"peer": "arq"}, venv="arq"),
-    Peer("mpreg-1k-waiting", DEPTH, server="valkey", config={"waiting": 1_000}),
-    Peer("mpreg-1M-waiting", DEPTH, server="valkey", config={"waiting": 1_000_000}),
+    *(
+        Peer(f"mpreg-{size}-{kind}", DEPTH, server="valkey", config={"waiting": waiting, "alike": kind == "alike"})
+        for kind in ("alike", "single")
+        for size, waiting in (("1k", 1_000), ("1M", 1_000_000))
+    ),
 )
 
+_RUNS = itertools.count()
 CASES = {"queue.1x1": (1, 1), "queue.64x1": (64, 1), "queue.64x4": (64, 4)}
 
 AIMS = (
-    Aim("queue.depth", "server", "mpreg-1M-waiting", "mpreg-1k-waiting", at_most=1.2),
+    Aim("queue.depth", "server", "mpreg-1M-alike", "mpreg-1k-alike", at_most=1.2),
+    Aim("queue.depth", "server", "mpreg-1M-single", "mpreg-1k-single", at_most=1.2),
     *(
         aim
         for case in ("queue.64x1", "queue.64x4")
@@ -56,7 +63,7 @@ def trial(peer: Peer, context: Context) -> dict[str, Measured]:
     for case, (in_flight, consumers) in CASES.items():
         if not context.options.wants_case(case):
             continue
-        name = f"{peer.name}-{case}".replace(".", "-")  # peers share a server
+        name = f"{peer.name}-{case}-{next(_RUNS)}".replace(".", "-")  # peers and rounds share a server
         config = {**peer.config, "url": server.url, "socket": server.socket_path, "name": name}
         with ExitStack() as stack:
             broker = stack.enter_context(context.role(f"{ROLES}:broker", config, venv=peer.venv))

@@ -1,4 +1,5 @@
-"""What an operation costs, and a message takes, while many messages wait: the scripts alone, in batches of 64."""
+"""What an operation costs, and a message takes, while many messages wait: the scripts alone, in batches of 64. Messages
+that are alike lie in the store together; else every other one has another priority, so that each lies there by itself."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ BATCH = 64
 TOPIC = "order.new"
 
 
-def packed() -> Packed:
-    message = Message(payload=BODY, topic=TOPIC).check()
-    return Packed(message.meta(), BODY)
+def messages(count: int, alike: bool) -> list[Packed]:
+    metas = [Message(payload=BODY, topic=TOPIC, priority=priority).check().meta() for priority in (0, 1)]
+    return [Packed(metas[0 if alike else n % 2], BODY) for n in range(count)]
 
 
 async def used_bytes(store: Store) -> int:
@@ -34,20 +35,20 @@ async def server_s(store: Store) -> float:
     return sum(float(line.partition(":")[2]) for line in info.splitlines() if line.startswith(used))
 
 
-async def run(orders: Orders, url: str, socket: str, waiting: int) -> None:
+async def run(orders: Orders, url: str, socket: str, waiting: int, alike: bool) -> None:
     async with await connect(f"unix://{socket}") as store:
-        queue = Queue(store, f"depth-{waiting}")
+        queue = Queue(store, f"depth-{waiting}-{alike}")
         await queue.create(QueueSettings(max_size=10_000_000))
         before = await used_bytes(store)
         for done in range(0, waiting, SEND_MAX):
             count = min(SEND_MAX, waiting - done)
-            await queue.send_parcels(parcels_of([packed()] * count), deduplicates=False)
+            await queue.send_parcels(parcels_of(messages(count, alike)), deduplicates=False)
         bytes_each = (await used_bytes(store) - before) / waiting - len(BODY)
         orders.answer(ready=True)
         async for order in orders:
             end = time.perf_counter() + order["secs"]
             begun, used, operations = time.perf_counter(), await server_s(store), 0
-            parcels = parcels_of([packed() for _ in range(BATCH)])
+            parcels = parcels_of(messages(BATCH, alike))
             while time.perf_counter() < end:
                 await queue.send_parcels(parcels, deduplicates=False)
                 batch = await queue.claim([Taker("c", BATCH)])

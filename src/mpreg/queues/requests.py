@@ -41,6 +41,8 @@ class Packer:
 
     def __init__(self) -> None:
         self._shapes: dict[Encoding, dict[Shape, bytes]] = {encoding: {} for encoding in Encoding}
+        self._last: tuple[Encoding, Shape, bytes] | None = None
+        """What comes together is mostly of one shape."""
 
     def pack(self, asked: Outgoing, encoding: Encoding) -> Packed:
         """Raises `QUEUE_INVALID`, which names the field."""
@@ -52,9 +54,14 @@ class Packer:
         if asked.headers:
             meta = _meta(asked, encoding)
         else:
-            shapes, shape = self._shapes[encoding], _shape_of(asked)
-            known = shapes.get(shape)
-            meta = known if known is not None else _remember(shapes, shape, _meta(asked, encoding))
+            shape, last = _shape_of(asked), self._last
+            if last is not None and last[0] is encoding and last[1] == shape:
+                meta = last[2]
+            else:
+                shapes = self._shapes[encoding]
+                known = shapes.get(shape)
+                meta = known if known is not None else _remember(shapes, shape, _meta(asked, encoding))
+                self._last = (encoding, shape, meta)
         digest = ""
         if asked.deduplication_id is not None:
             check_text(asked.deduplication_id, "deduplication_id")

@@ -10,7 +10,38 @@ settle()
 local PAGE = 500 -- as many arguments fit on Lua's stack
 local WORDS = 7
 
-local done, over, since = {}, {}, 0 -- ids that are done with as a whole, the same as a set, and when they were handed out
+local done, over = {}, {} -- ids that are done with as a whole, and the same as a set
+local states, ends = {}, {} -- what was read ahead and has not changed since
+for first = 2, #ARGV, WORDS * PAGE do
+  local ids = {}
+  for n = first, math.min(first + WORDS * PAGE - 1, #ARGV), WORDS do
+    ids[#ids + 1] = ARGV[n]
+  end
+  local found, scores = redis.call('HMGET', HELD, unpack(ids)), redis.call('ZMSCORE', LEASED, unpack(ids))
+  for n, id in ipairs(ids) do
+    states[id], ends[id] = found[n], scores[n]
+  end
+end
+
+local function state_of(id)
+  if over[id] then
+    return false
+  elseif states[id] == nil then
+    states[id] = redis.call('HGET', HELD, id)
+  end
+  return states[id]
+end
+
+local function end_of(id)
+  if ends[id] == nil then
+    ends[id] = redis.call('ZSCORE', LEASED, id)
+  end
+  return ends[id] and tonumber(ends[id])
+end
+
+local function changed_now(id)
+  states[id], ends[id] = nil, nil
+end
 
 -- Whole parcels that are done: what `finish` does for each, in a few calls for all.
 local function done_with(ids)
@@ -40,14 +71,16 @@ end
 
 -- A message that is held by itself.
 local function single(id, state, number, holder, verb, delay_ms, reason)
-  local ends = state and redis.call('ZSCORE', LEASED, id)
-  if not ends or tonumber(ends) <= now then
+  local until_ms = state and end_of(id)
+  if not until_ms or until_ms <= now then
     return 's'
   end
   local _, many, delivery, from, _, _, at = struct.unpack(STATE, state)
   if many > 1 or delivery ~= number or state:sub(at + 1) ~= holder then
     return 's'
-  elseif verb ~= 'a' then
+  end
+  changed_now(id)
+  if verb ~= 'a' then
     return seldom().give_back(id, delay_ms, reason, verb)
   elseif #id == 10 then
     done[#done + 1], over[id] = id, true
@@ -66,10 +99,6 @@ local function single(id, state, number, holder, verb, delay_ms, reason)
   return 'a'
 end
 
-local function state_of(id)
-  return not over[id] and redis.call('HGET', HELD, id)
-end
-
 -- Some messages of a parcel are done.
 local function some_of(id, state, places)
   local _, many, _, from, _, _, at = struct.unpack(STATE, state)
@@ -84,6 +113,7 @@ local function some_of(id, state, places)
   local left = string.char(unpack(pending))
   counted(acknowledged, from)
   if left:find('1', 1, true) then
+    changed_now(id)
     redis.call('HSET', HELD, id, state:sub(1, at - 1) .. left .. state:sub(at + many))
   else
     done[#done + 1], over[id] = id, true
@@ -96,13 +126,13 @@ local function answer_to(id, number, holder, verb, delay_ms, reason, some)
   places[#places] = nil -- where `unpack` has come to
   local _, many, delivery, _, _, _, at = struct.unpack(STATE, state or SINGLE)
   if many > 1 then
-    local ends = redis.call('ZSCORE', LEASED, id)
-    if tonumber(ends) <= now or delivery ~= number or state:sub(at + many) ~= holder then
+    if end_of(id) <= now or delivery ~= number or state:sub(at + many) ~= holder then
       return ('s'):rep(#places)
     elseif verb == 'a' then
       return some_of(id, state, places)
     end
     seldom().loosen(id)
+    changed_now(id)
     state = state_of(id)
   end
   local answers = {}

@@ -55,6 +55,7 @@ local function deal(chosen, group, turn)
   local bodies = redis.call('HMGET', MSG, unpack(bases))
   local states = redis.call('HMGET', HELD, unpack(ids))
   local gone, written, leases, holders, groups = {}, {}, {}, {}, {}
+  local ranges = {} -- of each lane, which is taken from its head on
   for n, one in ipairs(chosen) do
     local dealt, header, part = 0, nil, nil
     local _, _, _, visibility, ack = struct.unpack('>dddI4I4', bodies[n])
@@ -95,10 +96,21 @@ local function deal(chosen, group, turn)
         turn = turn + 1
       end
     end
-    gone[n] = one.member
+    if ranges[one.lane] then
+      ranges[one.lane].last = one.member
+    else
+      ranges[one.lane] = {first = one.member}
+    end
     dirty[one.lane] = true
   end
-  redis.call('ZREM', READY, unpack(gone))
+  for _, range in pairs(ranges) do
+    if range.last then
+      redis.call('ZREMRANGEBYLEX', READY, '[' .. range.first, '[' .. range.last)
+    else
+      gone[#gone + 1] = range.first
+    end
+  end
+  write('ZREM', READY, gone)
   write('HSET', MSG, written)
   write('ZADD', LEASED, leases)
   write('HSET', HELD, holders)
