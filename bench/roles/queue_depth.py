@@ -1,5 +1,5 @@
 """What an operation costs, and a message takes, while many messages wait: the scripts alone, in batches of 64. Messages
-that are alike lie in the store together; else every other one has another priority, so that each lies there by itself."""
+that are alike lie in the store together; else every other one has another priority, so that each is there by itself."""
 
 from __future__ import annotations
 
