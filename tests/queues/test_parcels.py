@@ -12,7 +12,7 @@ from mpreg.errors import QueueError
 from mpreg.queues.message import Message, payloads_of
 from mpreg.queues.parcels import PARCEL_BYTES_MAX, PARCEL_MAX, asked_of, outcomes_from, parcels_of
 from mpreg.queues.records import NOTHING, Held, Lease, Packed, Sent, Taker, held_by
-from mpreg.queues.settings import QueueSettings
+from mpreg.queues.settings import QueueSettings, backoff_ms
 from mpreg.queues.state import Queue
 from mpreg.store import Store
 
@@ -77,7 +77,7 @@ def test_payloads_stand_in_a_body_one_behind_the_other(payloads: list[bytes]) ->
 def test_a_receipt_says_all_of_a_delivery(first: int, number: int, place: int) -> None:
     id_ = f"{first + place:010x}"
     receipt = f"{id_}/{number + place}/3/{place}"
-    assert held_by(f"msg-abc-{id_}", receipt) == Held(receipt, f"{first:010x}", number, place, 3)
+    assert held_by(f"msg-abc-{id_}", receipt) == Held(receipt, f"msg-abc-{first:010x}", number, place, 3)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,10 @@ def test_a_receipt_that_can_not_be_is_nobodys(receipt: str) -> None:
     assert held_by("msg-abc-0000000001", receipt) is NOTHING
 
 
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_whatever_stands_in_a_receipt_does_no_harm(message_id: str, receipt: str) -> None:
-    held_by(message_id, receipt)
+@given(st.from_regex(r"[0-9a-f]{10}(@.+)?/[0-9]+/[0-9]+/[0-9]+"), st.floats(0, 1))
+def test_whatever_stands_in_a_receipt_does_no_harm(receipt: str, jitter: float) -> None:
+    held = held_by(f"msg-{receipt[:10]}", receipt)
+    assert 0 < backoff_ms(held.deliveries, jitter) <= 30_000
 
 
 def test_outcomes_are_told_in_the_order_of_asking() -> None:

@@ -24,12 +24,13 @@ from hypothesis.stateful import (
 from tests.store.servers import StoreServers
 
 from mpreg.errors import QueueError
+from mpreg.queues import state
 from mpreg.queues.message import Message, unpack
 from mpreg.queues.model import Model
 from mpreg.queues.records import Claimed, Held, Lease, Sent, Taker, held_by
 from mpreg.queues.settings import QueueSettings
 from mpreg.queues.state import Queue
-from mpreg.store import Store, connect
+from mpreg.store import Script, Store, connect
 
 NAMES = itertools.count()
 STATE_BYTES = struct.calcsize(">HHdddd")
@@ -264,9 +265,9 @@ class Machine(RuleBasedStateMachine):
         bodies = self.run(self.store.command("HVALS", self.queue._keys[1]))
         states = self.run(self.store.command("HVALS", self.queue._keys[6]))
         done = 0
-        for state in states:
-            many = int.from_bytes(state[2:4], "big")
-            done += state[STATE_BYTES : STATE_BYTES + many].count(b"0")
+        for held in states:
+            many = int.from_bytes(held[2:4], "big")
+            done += held[STATE_BYTES : STATE_BYTES + many].count(b"0")
         return sum(len(unpack(body).payloads) for body in bodies) - done
 
 
@@ -329,6 +330,22 @@ def run_machine(machine: type[Machine], examples: int, steps: int) -> None:
 
 
 def test_the_scripts_do_what_the_model_says(machine: type[Machine]) -> None:
+    run_machine(machine, 60, 40)
+
+
+def test_pages_and_parts_of_the_scripts_change_nothing(machine: type[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {
+        "CLAIM": [("PARCELS, BYTES_MAX = 32", "PARCELS, BYTES_MAX = 2"), ("PAGE = 64", "PAGE = 2")],
+        "SEND": [("#flat, 4000", "#flat, 4"), ("n + 3999", "n + 3")],
+        "ACKNOWLEDGE": [("PAGE = 500", "PAGE = 2")],
+        "PEEK": [("PAGE = 64", "PAGE = 2")],
+    }
+    for name, changes in small.items():
+        source = getattr(state, name).source.decode()
+        for before, after in changes:
+            assert before in source
+            source = source.replace(before, after)
+        monkeypatch.setattr(state, name, Script.of(source.encode(), f"test.{name}"))
     run_machine(machine, 60, 40)
 
 

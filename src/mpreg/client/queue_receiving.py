@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from mpreg.client.queue_message import Message, decode_payload
 from mpreg.client.queue_settling import Settling
@@ -53,6 +53,7 @@ RENEWED_AFTER: Final = 1 / 3
 RENEWED_TOGETHER: Final = 0.1
 """Leases that are due within this share of their length are renewed in the same frame."""
 CLOSE_S: Final = 5.0
+_TAKEN: Final = Raw()
 BUFFER_SPARE: Final = 10_000
 """Messages of fire and forget that may wait; past it the oldest go."""
 
@@ -214,6 +215,7 @@ class Receiving(Generic[T]):
                 self._refuse(delivery, receipt, error)
                 continue
             lease_s = 0.0 if delivery.visibility_timeout_seconds is UNSET else delivery.visibility_timeout_seconds
+            delivery.message_payload = _TAKEN  # else all of the frame stays as long as this message
             message: Message[T] = Message(self, delivery, payload, receipt, lease_s)
             message.renew_at = now + RENEWED_AFTER * lease_s
             self._buffer.append(message)

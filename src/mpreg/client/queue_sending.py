@@ -97,6 +97,8 @@ class QueueSending:
 
     def _remember(self, how: tuple[Any, ...]) -> tuple[bytes, bytes]:
         around = self._around(how, None, {})
+        if not all(map(_is_plain, how, _PLAIN)):
+            return around  # equal to others and yet not the same: the node will say what is wrong with it
         if len(self._shapes) >= SHAPES_MAX:
             self._shapes.clear()
         self._shapes[how] = around
@@ -213,6 +215,14 @@ class QueueSending:
     def _again(self, queue: str, entries: list[Entry]) -> None:
         for entry in entries:
             self._add(queue, entry)
+
+
+_INT, _FLOAT, _TEXT = (int, type(None)), (float, int, type(None)), (str,)
+_PLAIN: Final = (_TEXT, _TEXT, _INT, _TEXT, _FLOAT, _FLOAT, _FLOAT, _FLOAT, _INT, _INT)
+
+
+def _is_plain(value: Any, types: tuple[type, ...]) -> bool:
+    return type(value) in types
 
 
 def _copy(error: MpregError) -> MpregError:

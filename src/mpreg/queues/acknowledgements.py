@@ -44,7 +44,8 @@ class Acknowledgements:
     def acknowledge_message(self, session: Session, request: AcknowledgeMessage, encoding: Encoding) -> None:
         asked = request.payload
         desk = self._desks.at(asked.queue_name)
-        lease = self._leases(session, desk, asked.subscriber_id, [asked])[0]
+        mine = self._mine(session, desk, asked.subscriber_id)
+        leases = _leases(mine, asked.subscriber_id, [asked])
 
         def answer(result: list[Outcome] | MpregError) -> None:
             if isinstance(result, MpregError):
@@ -55,14 +56,16 @@ class Acknowledgements:
                 reply = AcknowledgeMessageReply(payload=Acknowledged(asked.message_id, result[0]), u=request.u)
                 session.send(reply, encoding)
 
-        desk.settling.add([lease], answer)
-        desk.delivery.has_room()
+        desk.settling.add(leases, answer)
+        if mine is not None:
+            desk.delivery.has_room(mine)
 
     def acknowledge_messages(self, session: Session, request: AcknowledgeMessages, encoding: Encoding) -> None:
         asked = request.payload
         check_many(asked.messages)
         desk = self._desks.at(asked.queue_name)
-        leases = self._leases(session, desk, asked.subscriber_id, asked.messages)
+        mine = self._mine(session, desk, asked.subscriber_id)
+        leases = _leases(mine, asked.subscriber_id, asked.messages)
 
         def answer(result: list[Outcome] | MpregError) -> None:
             if isinstance(result, MpregError):
@@ -71,16 +74,8 @@ class Acknowledgements:
                 session.send(AcknowledgeMessagesReply(payload=Outcomes(cast(list[str], result)), u=request.u), encoding)
 
         desk.settling.add(leases, answer)
-        desk.delivery.has_room()
-
-    def _leases(self, session: Session, desk: Desk, subscriber_id: str, asked: Sequence[Settlement]) -> list[Lease]:
-        """What is said of messages, and as many less with their subscription."""
-        mine = self._mine(session, desk, subscriber_id)
-        leases = [_lease(mine, subscriber_id, each) for each in asked]
         if mine is not None:
-            for each in asked:
-                mine.settled(each.message_id, each.receipt)
-        return leases
+            desk.delivery.has_room(mine)
 
     @staticmethod
     def _mine(session: Session, desk: Desk, subscriber_id: str) -> Subscription | None:
@@ -125,6 +120,15 @@ class Acknowledgements:
             if mine is not None and end:
                 mine.extended(message_id, by_s)
         return ends
+
+
+def _leases(mine: Subscription | None, subscriber_id: str, asked: Sequence[Settlement]) -> list[Lease]:
+    """What is said of messages, and as many less with their subscription."""
+    leases = [_lease(mine, subscriber_id, each) for each in asked]
+    if mine is not None:
+        for each in asked:
+            mine.settled(each.message_id, each.receipt)
+    return leases
 
 
 def _lease(mine: Subscription | None, subscriber_id: str, asked: Settlement) -> Lease:

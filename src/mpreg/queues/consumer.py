@@ -19,6 +19,8 @@ BEHIND_S: Final = 0.05
 class Consumer(Protocol):
     subscriber_id: str
     session: Session
+    left: bool
+    """There may be more for it in the store than it had room for when that was last asked."""
 
     def taker(self, now: float) -> Taker | None:
         """What it would take; None without room."""
@@ -64,6 +66,7 @@ class Subscription:
         self.batch = batch
         self.owner = owner
         self.by = by
+        self.left = True
         self.held: dict[str, Held] = {}
         """By message id."""
         self._prefetch = prefetch
@@ -141,8 +144,7 @@ class Pull:
         self.subscriber_id = subscriber_id
         self.session = session
         self.patience: asyncio.TimerHandle | None = None
-        self.looked = False
-        """Whether the store was asked for it at least once."""
+        self.left = True
         self._taker = Taker(subscriber_id, most, patterns, visibility_ms)
         self._answer = answer
         self._fail = fail

@@ -12,7 +12,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from mpreg.errors import MpregError
+import msgspec
+
+from mpreg.errors import MpregError, ProtocolError
 from mpreg.queues.consumer import Consumer, Pull
 from mpreg.queues.records import Batch, Cast, Claimed, Lease, Taker
 from mpreg.queues.settling import Settling, unheard
@@ -35,8 +37,8 @@ class Delivery:
         self._scheduled = False
         self._claiming = False
         self._again = False
-        self._left = True
-        """There may be more in the store than the consumers had room for."""
+        self._turn = 0
+        """Where the next ones are whose turn it is to ask."""
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -51,9 +53,9 @@ class Delivery:
         if not self.consumers:
             self._disarm()
 
-    def has_room(self) -> None:
-        """A consumer can take more than before."""
-        if self._left and not self._claiming:
+    def has_room(self, consumer: Consumer) -> None:
+        """It can take more than before."""
+        if consumer.left:
             self.wake()
 
     def wake(self) -> None:
@@ -105,12 +107,13 @@ class Delivery:
             taker = consumer.taker(now)
             if taker is not None:
                 asking.append((consumer, taker))
+            else:
+                consumer.left = True
         if not asking:
-            self._left = True
             room_at = min((consumer.room_at() for consumer in self.consumers), default=math.inf)
             self._arm(min(room_at - now, self._poll_s))
             return
-        asking.sort(key=lambda pair: -pair[1].most)
+        asking = self._share(asking)
         self._again = False
         try:
             future = self._queue.send_claim([taker for _, taker in asking])
@@ -121,6 +124,21 @@ class Delivery:
         # Not in this turn: what was sent before is answered first, so that its sender works at the same time.
         future.add_done_callback(lambda done: self._loop.call_soon(self._claimed, asking, done))
 
+    def _share(self, asking: list[tuple[Consumer, Taker]]) -> list[tuple[Consumer, Taker]]:
+        """Those with most room first. Who waits for what does not come must not keep others from asking: where they
+        want more together than one claim brings, each asks for its share, and if they are too many, they take turns."""
+        if len(asking) > CLAIM_MAX:
+            self._turn = (self._turn + CLAIM_MAX) % len(asking)
+            for consumer, _ in asking:
+                consumer.left = True
+            asking = (asking[self._turn :] + asking[: self._turn])[:CLAIM_MAX]
+        if sum(taker.most for _, taker in asking) > CLAIM_MAX:
+            most = CLAIM_MAX // len(asking)
+            asking = [(one, msgspec.structs.replace(taker, most=min(taker.most, most))) for one, taker in asking]
+        for consumer, _ in asking:
+            consumer.left = False
+        return sorted(asking, key=lambda pair: -pair[1].most)
+
     def _claimed(self, asking: list[tuple[Consumer, Taker]], done: asyncio.Future[list[Any] | int]) -> None:
         try:
             batch = self._queue.claimed([taker for _, taker in asking], done.result())
@@ -129,6 +147,11 @@ class Delivery:
             self._failed(error)
             return
         except asyncio.CancelledError:
+            return
+        except Exception:
+            log.exception("%r: what was claimed can't be read", self._queue)
+            self._claiming = False
+            self._failed(ProtocolError("PROTOCOL_INTERNAL_ERROR", "The node failed; its log says why"))
             return
         if any(one.is_copy for one in batch.claimed):
             task = self._loop.create_task(self._hand_out_copies(asking, batch))
@@ -168,15 +191,13 @@ class Delivery:
         if gone:
             leases = [Lease(held, one.subscriber, "release") for one in gone for held in one.held]
             self._settling.add(leases, unheard)
-        self._left = sum(len(one.held) for one in batch.claimed) >= CLAIM_MAX or any(
-            sum(len(one.held) for one in claimed) >= taker.most
-            for (_, taker), claimed in zip(asking, theirs, strict=True)
-        )
-        self._what_next(batch)
+        for (consumer, taker), claimed in zip(asking, theirs, strict=True):
+            consumer.left = sum(len(one.held) for one in claimed) >= taker.most
+        self._what_next(any(consumer.left for consumer, _ in asking), batch)
 
-    def _what_next(self, batch: Batch) -> None:
+    def _what_next(self, is_more: bool, batch: Batch) -> None:
         """When to ask again."""
-        if self._again or self._left or 0 < batch.next_ms <= batch.now_ms:
+        if self._again or is_more or 0 < batch.next_ms <= batch.now_ms:
             self._again = False
             self.wake()
         elif batch.next_ms:

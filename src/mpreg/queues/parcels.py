@@ -98,7 +98,7 @@ def batch_from(reply: list[Any], takers: Sequence[Taker]) -> Batch:
         many = len(messages.payloads)
         ids = [first] if many == 1 else ids_from("", first, many)
         held = [
-            Held(f"{id_}/{number + place}/{deliveries}/{place}", first, number, place, deliveries)
+            Held(f"{id_}/{number + place}/{deliveries}/{place}", prefix + first, number, place, deliveries)
             for place, id_ in enumerate(ids)
         ]
         claimed.append(

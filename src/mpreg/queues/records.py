@@ -48,7 +48,7 @@ class Held(msgspec.Struct, gc=False):
     receipt: str
     """All of this as text, for the holder: its own id and number of delivery, deliveries, place."""
     first: str
-    """Id within the queue of the first message that was handed out with it."""
+    """Id of the first message that was handed out with it; of a copy, `@` and the subscriber follow."""
     number: int
     """Of the delivery of that one."""
     place: int
@@ -121,13 +121,14 @@ _RECEIPT: Final = re.compile(r"([0-9a-f]{10})(@.+)?/([1-9][0-9]{0,14})/([0-9]{1,
 def held_by(message_id: str, receipt: str) -> Held:
     """What a receipt says. One that can't be read, or is another message's, holds nothing."""
     found = _RECEIPT.fullmatch(receipt)
-    if found is None or found[1] != message_id.rpartition("-")[2]:
+    prefix, dash, number_ = message_id.rpartition("-")
+    if found is None or found[1] != number_:
         return NOTHING
     copy, number, place = found[2] or "", int(found[3]), int(found[5])
     first = int(found[1], 16) - place
     if place >= number or first < 1 or place > PLACE_MAX or (copy and place):
         return NOTHING
-    return Held(receipt, f"{first:010x}{copy}", number - place, place, int(found[4]))
+    return Held(receipt, f"{prefix}{dash}{first:010x}{copy}", number - place, place, int(found[4]))
 
 
 PLACE_MAX: Final = 65_535

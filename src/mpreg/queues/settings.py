@@ -106,7 +106,8 @@ def milliseconds(value: float) -> int:
 
 def backoff_ms(deliveries: int, jitter: float) -> int:
     """The pause after the n-th delivery failed (R-Q6); `jitter` is 0 to 1, and takes off up to half of it."""
-    full = min(BACKOFF_BASE_S * BACKOFF_FACTOR ** max(0, deliveries - 1), BACKOFF_MAX_S)
+    tries = min(max(1, deliveries), RETRIES_MAX)  # a forged receipt may say anything
+    full = min(BACKOFF_BASE_S * BACKOFF_FACTOR ** (tries - 1), BACKOFF_MAX_S)
     return milliseconds(full * (1 - jitter / 2))
 
 

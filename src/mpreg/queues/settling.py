@@ -61,12 +61,16 @@ class Settling:
 
     def _flush(self) -> None:
         answers = self._take()
+        if not answers:
+            return
         count = sum(each for each, _ in answers)
         asked = asked_of(self._leases[:count])
         del self._leases[:count]
         try:
             future = self._queue.send_acknowledge(asked)
         except MpregError as error:
+            if self._answers:
+                self._loop.call_soon(self._flush)
             self._answered(asked.count, answers, error)
         else:
             self._under_way = True

@@ -1,5 +1,5 @@
 -- Ends leases: each message is done, waits again, or becomes a dead letter, as its holder says.
--- ARGV: time, then for messages of one delivery: id of the first that was in it, number of its delivery, holder, verb (a, r,
+-- ARGV: time, then for messages of one delivery: prefix and id of the first that was in it, number of its delivery, holder, verb (a, r,
 -- d, or l: give it back as if it had never been delivered), delay of a retry in ms, reason, and which of them (`>H` each,
 -- the first is 0). Returns {now, for each of these, one letter a message: a(cknowledged), r(etry), d(ead letter), e(xpired)
 -- or s(tale: nothing was changed)}, or -1 if there is no such queue.
@@ -15,7 +15,7 @@ local states, ends = {}, {} -- what was read ahead and has not changed since
 for first = 2, #ARGV, WORDS * PAGE do
   local ids = {}
   for n = first, math.min(first + WORDS * PAGE - 1, #ARGV), WORDS do
-    ids[#ids + 1] = ARGV[n]
+    ids[#ids + 1] = own_id(ARGV[n])
   end
   local found, scores = redis.call('HMGET', HELD, unpack(ids)), redis.call('ZMSCORE', LEASED, unpack(ids))
   for n, id in ipairs(ids) do
@@ -137,7 +137,7 @@ local function answer_to(id, number, holder, verb, delay_ms, reason, some)
   end
   local answers = {}
   for n, place in ipairs(places) do
-    local each = place == 0 and id or id_of(number_of(id) + place)
+    local each = (place == 0 or id == '') and id or id_of(number_of(id) + place)
     answers[n] = single(each, place == 0 and state or state_of(each), number + place, holder, verb, delay_ms, reason)
     state = false -- it may have changed
   end
@@ -146,7 +146,7 @@ end
 
 local answers = {now}
 for n = 2, #ARGV, WORDS do
-  answers[#answers + 1] = answer_to(ARGV[n], tonumber(ARGV[n + 1]), ARGV[n + 2], ARGV[n + 3], tonumber(ARGV[n + 4]),
+  answers[#answers + 1] = answer_to(own_id(ARGV[n]), tonumber(ARGV[n + 1]), ARGV[n + 2], ARGV[n + 3], tonumber(ARGV[n + 4]),
     ARGV[n + 5], ARGV[n + 6])
 end
 for first = 1, #done, PAGE do

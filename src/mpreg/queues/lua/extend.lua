@@ -1,5 +1,5 @@
 -- Lets leases end later (or sooner).
--- ARGV: time, then for messages of one delivery: id of the first that was in it, number of its delivery, holder, how long from
+-- ARGV: time, then for messages of one delivery: prefix and id of the first that was in it, number of its delivery, holder, how long from
 -- now in ms, and which of them (`>H` each, the first is 0). Returns {now, for each of these, a list of when each message's
 -- lease ends, 0 if it is not the holder's (any more)}, or -1 if there is no such queue.
 if not TYPE then
@@ -18,6 +18,7 @@ local function extended(id, state, number, holder, by_ms)
     return 0
   end
   local later = math.min(limit, now + by_ms)
+  sooner = sooner or later < tonumber(ends)
   redis.call('ZADD', LEASED, later, id)
   expect(later)
   return later
@@ -57,7 +58,7 @@ local function answer_to(id, number, holder, by_ms, some)
     end
   end
   for n, place in ipairs(places) do
-    local each = place == 0 and id or id_of(number_of(id) + place)
+    local each = (place == 0 or id == '') and id or id_of(number_of(id) + place)
     answers[n] = extended(each, redis.call('HGET', HELD, each), number + place, holder, by_ms)
   end
   return answers
@@ -65,7 +66,7 @@ end
 
 local answers = {now}
 for n = 2, #ARGV, 5 do
-  answers[#answers + 1] = answer_to(ARGV[n], tonumber(ARGV[n + 1]), ARGV[n + 2], tonumber(ARGV[n + 3]), ARGV[n + 4])
+  answers[#answers + 1] = answer_to(own_id(ARGV[n]), tonumber(ARGV[n + 1]), ARGV[n + 2], tonumber(ARGV[n + 3]), ARGV[n + 4])
 end
 finally()
 return answers

@@ -1,5 +1,6 @@
 -- The next messages, without taking them. ARGV: time, how many, subscriber, then patterns (none: every topic)
--- Returns {now, prefix of ids, for each parcel: id, deliveries, the body (the last one may hold more than were asked for), why it is here (JSON, of a dead letter; else '')}, or -1.
+-- Returns {now, prefix of ids, for each parcel: id, deliveries, the body, why it is here (JSON, of a dead letter; else '')}, or
+-- -1. The last one may hold more than were asked for.
 if not TYPE then
   return -1
 end

@@ -53,6 +53,7 @@ local fifo = TYPE == 'fifo'
 local counts, changed = read_counts(settings[1]), false
 local dead_counts -- of the dead letters, once one comes or goes
 local dirty = {}
+local sooner = false -- whether something waits for a moment of which those who take messages may not know
 
 local function count(which, by)
   counts[which] = counts[which] + by
@@ -67,8 +68,21 @@ local function expect(at)
   end
 end
 
+-- It waits until then, and who takes messages has to know it.
+local function delay(id, due, many)
+  counts[DELAYS] = counts[DELAYS] + many
+  sooner = true
+  expect(due)
+  return redis.call('ZADD', DELAYED, due, id)
+end
+
 local function base_of(id)
   return #id == 10 and id or id:sub(1, 10)
+end
+
+-- The id within the queue of one that came from outside; of another queue of this name, before it was deleted, none.
+local function own_id(whole)
+  return whole:sub(1, #PREFIX) == PREFIX and whole:sub(#PREFIX + 1) or ''
 end
 
 local function number_of(id)
@@ -148,7 +162,8 @@ local function close(quiet)
     end
   end
   dirty = {}
-  if woke and not quiet then
+  if (woke or sooner) and not quiet then
+    sooner = false
     redis.call('PUBLISH', CFG:sub(1, -4) .. 'events', 'ready')
   end
 end
@@ -323,9 +338,7 @@ local function seldom()
     end
     redis.call('HSET', HELD, id, struct.pack(STATE, deliveries, 1, 0, 0, 0, order) .. '1' .. by)
     if delay_ms > 0 then
-      redis.call('ZADD', DELAYED, due, id)
-      count(DELAYS, 1)
-      expect(due)
+      delay(id, due, 1)
     end
     if fifo or delay_ms == 0 then
       push(id, lane, order, 1)

@@ -18,7 +18,7 @@ settle()
 local defaults = redis.call('HMGET', CFG, 'visibility_ms', 'ack_ms', 'retries', 'ttl_ms', 'window_ms')
 local max_size = tonumber(settings[4])
 local first_key = tonumber(ARGV[2])
-local bodies, ready, expiring, delayed, answers = {}, {}, {}, {}, {now, PREFIX}
+local bodies, ready, expiring, answers = {}, {}, {}, {now, PREFIX}
 
 -- It waits from now on. `each` is its id, or that of a copy of it.
 local function wait(each, lane, due, expires, priority, many)
@@ -28,9 +28,7 @@ local function wait(each, lane, due, expires, priority, many)
     expect(expires)
   end
   if due > now then
-    delayed[#delayed + 1], delayed[#delayed + 2] = due, each
-    count(DELAYS, many)
-    expect(due)
+    delay(each, due, many)
   end
   if fifo or due <= now then
     ready[#ready + 1], ready[#ready + 2] = 0, member_of(place, order_of(each, due, priority), each, many)
@@ -112,6 +110,5 @@ end
 write('HSET', MSG, bodies)
 write('ZADD', READY, ready)
 write('ZADD', EXPIRY, expiring)
-write('ZADD', DELAYED, delayed)
 finally()
 return answers
