@@ -24,6 +24,13 @@ PEERS = (
     Peer("mpreg-everysec", ROLES, server="valkey-everysec", config={"peer": "mpreg"}),
     Peer("mpreg-always", ROLES, server="valkey-always", config={"peer": "mpreg"}),
     Peer("nats-jetstream", ROLES, (Module("nats"), NATS_SERVER), "nats-jetstream", {"peer": "jetstream"}),
+    Peer(
+        "jetstream-confirmed-acks",
+        ROLES,
+        (Module("nats"), NATS_SERVER),
+        "nats-jetstream",
+        {"peer": "jetstream", "confirmed": True},
+    ),
     Peer("redis-py-streams-pipelined", ROLES, (Module("redis"),), "valkey-everysec", {"peer": "streams"}),
     Peer("aio-pika", ROLES, (Module("aio_pika"), RABBITMQ_SERVER), "rabbitmq", {"peer": "aio_pika"}),
     Peer("taskiq-redis", ROLES, (Module("taskiq_redis"),), "valkey-everysec", {"peer": "taskiq"}),
@@ -47,6 +54,7 @@ AIMS = (
         for case in ("queue.64x1", "queue.64x4")
         for aim in (
             Aim(case, "rate", "mpreg-everysec", "nats-jetstream", at_least=2.5),
+            Aim(case, "rate", "mpreg-everysec", "jetstream-confirmed-acks"),
             Aim(case, "rate", "mpreg-everysec", "redis-py-streams-pipelined", at_least=1),
             *(Aim(case, "rate", "mpreg-everysec", peer, at_least=20) for peer in ("taskiq-redis", "dramatiq", "arq")),
         )

@@ -1,4 +1,4 @@
-"""nats-py and JetStream, with file storage."""
+"""nats-py and JetStream, with file storage. Its `ack` is not answered; `confirmed` takes the one that is, like ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ broker = nothing_between
 FETCH = 100
 
 
-async def consume(done: Done, consumers: int, url: str, name: str, **_: Any) -> object:
+async def consume(done: Done, consumers: int, url: str, name: str, confirmed: bool = False, **_: Any) -> object:
     setup = await nats.connect(url)
     await setup.jetstream().add_stream(name=name, subjects=[f"{name}.t"], storage=StorageType.FILE)
 
@@ -27,7 +27,12 @@ async def consume(done: Done, consumers: int, url: str, name: str, **_: Any) -> 
         pulled = await connection.jetstream().pull_subscribe(f"{name}.t", durable="d", config=config)
         while True:
             with contextlib.suppress(nats.errors.TimeoutError, asyncio.TimeoutError):
-                for message in await pulled.fetch(FETCH, timeout=0.5):
+                messages = await pulled.fetch(FETCH, timeout=0.5)
+                if confirmed:
+                    await asyncio.gather(*(message.ack_sync(timeout=10) for message in messages))
+                    done.add(len(messages))
+                    continue
+                for message in messages:
                     await message.ack()
                     done.add()
 
