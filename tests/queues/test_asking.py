@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from tests.store.servers import StoreServers
 
 from mpreg import connect
 from mpreg.errors import MpregError, StoreError
+from mpreg.queues.delivery import Delivery
 from mpreg.queues.parcels import Asked, outcomes_from
-from mpreg.queues.records import Held, Lease, Outcome
+from mpreg.queues.records import Batch, Held, Lease, Outcome, Taker
 from mpreg.queues.settling import SETTLE_MAX, Settling
-from mpreg.queues.state import Queue
+from mpreg.queues.state import CLAIM_MAX, Queue
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +101,17 @@ async def test_what_is_said_while_a_call_is_under_way_is_the_next_call() -> None
     await settling.drained()
 
 
+async def test_an_answer_that_can_not_be_read_leaves_nothing_behind() -> None:
+    calls, heard = Calls(), []
+    settling = Settling(calls)  # type: ignore[arg-type]
+    settling.add([lease(1)], heard.append)
+    await turn()
+    calls.futures[0].set_result([b"?"])
+    await turn()
+    assert [error.code for error in heard] == ["PROTOCOL_INTERNAL_ERROR"]
+    await settling.drained()
+
+
 async def test_a_call_that_fails_is_told_to_those_in_it_and_the_next_one_leaves() -> None:
     calls, heard = Calls(), []
     settling = Settling(calls)  # type: ignore[arg-type]
@@ -111,6 +124,69 @@ async def test_a_call_that_fails_is_told_to_those_in_it_and_the_next_one_leaves(
     assert heard == [error]
     await calls.answer()
     assert heard == [error, ["acknowledged"]]
+
+
+class Claims:
+    """The part of a queue that delivery needs: nothing is ever there, or what is there can't be read."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.broken = False
+
+    def send_claim(self, takers: list[Taker]) -> asyncio.Future[Any]:
+        self.asked.append([taker.subscriber for taker in takers])
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_result([])
+        return future
+
+    def claimed(self, takers: list[Taker], reply: list[Any]) -> Batch:
+        if self.broken:
+            raise struct.error("unpack requires a buffer")
+        return Batch(1, 0, [])
+
+
+class Waiting:
+    """A consumer with room."""
+
+    left = True
+
+    def __init__(self, name: str, most: int) -> None:
+        self.name = name
+        self.most = most
+
+    def taker(self, now: float) -> Taker:
+        return Taker(self.name, self.most)
+
+
+def delivery_of(claims: Claims, consumers: list[Waiting]) -> Delivery:
+    delivery = Delivery(claims, Settling(Calls()), 300.0, lambda error: None)  # type: ignore[arg-type]
+    delivery.consumers = list(consumers)  # type: ignore[arg-type]
+    return delivery
+
+
+async def test_more_subscribers_than_one_claim_serves_all_have_their_turn_and_then_there_is_rest() -> None:
+    claims = Claims()
+    delivery = delivery_of(claims, [Waiting(str(n), 10) for n in range(2 * CLAIM_MAX + 50)])
+    for rounds in (1, 2):
+        delivery.wake()
+        for _ in range(40):
+            await asyncio.sleep(0)
+        assert len(claims.asked) == 3 * rounds
+        assert {name for names in claims.asked[-3:] for name in names} == {one.name for one in delivery.consumers}  # type: ignore[attr-defined]
+    await delivery.close()
+
+
+async def test_a_claim_that_can_not_be_read_is_asked_for_again() -> None:
+    claims = Claims()
+    claims.broken = True
+    delivery = delivery_of(claims, [Waiting("one", 10)])
+    delivery.wake()
+    await turn()
+    claims.broken = False
+    delivery.wake()
+    await turn()
+    assert len(claims.asked) == 2
+    await delivery.close()
 
 
 async def test_one_call_takes_a_bounded_number() -> None:

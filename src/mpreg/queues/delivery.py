@@ -39,6 +39,8 @@ class Delivery:
         self._again = False
         self._turn = 0
         """Where the next ones are whose turn it is to ask."""
+        self._turns_left = 0
+        """Claims until all have had a turn."""
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,7 +115,9 @@ class Delivery:
             room_at = min((consumer.room_at() for consumer in self.consumers), default=math.inf)
             self._arm(min(room_at - now, self._poll_s))
             return
+        asking_now = len(asking)
         asking = self._share(asking)
+        self._turns_left = (self._turns_left or math.ceil(asking_now / CLAIM_MAX)) - 1
         self._again = False
         try:
             future = self._queue.send_claim([taker for _, taker in asking])
@@ -197,7 +201,8 @@ class Delivery:
 
     def _what_next(self, is_more: bool, batch: Batch) -> None:
         """When to ask again."""
-        if self._again or is_more or 0 < batch.next_ms <= batch.now_ms:
+        if self._again or is_more or self._turns_left or 0 < batch.next_ms <= batch.now_ms:
+            self._turns_left = 0 if self._again else self._turns_left
             self._again = False
             self.wake()
         elif batch.next_ms:

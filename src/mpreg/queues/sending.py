@@ -7,18 +7,21 @@ message costs.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from mpreg.errors import MpregError, QueueError, ResourceError
+from mpreg.errors import MpregError, ProtocolError, QueueError, ResourceError
 from mpreg.queues.message import digest_of
 from mpreg.queues.parcels import Parcels, parcels_of
 from mpreg.queues.records import Packed, Sent
 from mpreg.queues.state import OTHERWISE, SEND_MAX, Queue
 from mpreg.wire.queues import Outgoing
+
+log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX: Final = 4_000_000
 
@@ -122,6 +125,9 @@ class Sending:
             result = error
         except asyncio.CancelledError:
             return
+        except Exception:
+            log.exception("%r: what became of a send can't be read", self._queue)
+            result = ProtocolError("PROTOCOL_INTERNAL_ERROR", "The node failed; its log says why", state_changed=None)
         self._answered(entries, result)
         self._flush()
 

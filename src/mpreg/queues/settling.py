@@ -4,14 +4,17 @@ way is the next call."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from mpreg.errors import MpregError, ResourceError
+from mpreg.errors import MpregError, ProtocolError, ResourceError
 from mpreg.queues.parcels import Asked, asked_of
 from mpreg.queues.records import Lease, Outcome
 from mpreg.queues.state import Queue
+
+log = logging.getLogger(__name__)
 
 UNDER_WAY_MAX: Final = 100_000
 SETTLE_MAX: Final = 1_000
@@ -94,6 +97,9 @@ class Settling:
             result = error
         except asyncio.CancelledError:
             return
+        except Exception:
+            log.exception("%r: what became of messages can't be read", self._queue)
+            result = ProtocolError("PROTOCOL_INTERNAL_ERROR", "The node failed; its log says why", state_changed=None)
         if self._leases:
             self._flush()
         self._answered(asked.count, answers, result)
